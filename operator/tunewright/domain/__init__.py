@@ -1,0 +1,1 @@
+"""Values of the domain: models, hardware, configurations. No behaviour beyond what follows from the values."""

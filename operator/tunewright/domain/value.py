@@ -1,0 +1,69 @@
+"""The base of every value that is written down: frozen, strict about field names, camelCase in JSON.
+
+Used by domain, trial_protocol, planner and the custom resource models.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tunewright.errors import InvalidInput, Problem
+
+_ACRONYMS = {"gpu": "GPU", "gpus": "GPUs", "llm": "LLM", "usd": "USD", "ttl": "TTL", "id": "ID"}
+
+
+def camel_case(name: str) -> str:
+    """Turn a Python field name into its JSON name; acronyms stay capital unless they come first.
+
+    >>> camel_case("tokens_per_second_per_gpu"), camel_case("llm_calls"), camel_case("max_llm_calls")
+    ('tokensPerSecondPerGPU', 'llmCalls', 'maxLLMCalls')
+    """
+    first, *rest = name.split("_")
+    return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
+
+
+class Value(BaseModel):
+    """A frozen value: unknown fields are refused, JSON names are camelCase, Python names are accepted too."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=camel_case, populate_by_name=True, allow_inf_nan=False
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form: camelCase keys, plain values, absent where None."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the canonical JSON form, as 64 hexadecimal digits."""
+        return hashlib.sha256(canonical_json(self.to_json()).encode()).hexdigest()
+
+    @classmethod
+    def parse(cls, document: object, field: str = "") -> Self:
+        """Validate `document`; raise `InvalidInput` naming every wrong field under `field`."""
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            raise InvalidInput(problems_of(error, field)) from None
+
+
+def canonical_json(document: object) -> str:
+    """Serialise with sorted keys and no spaces, so that equal values have equal text."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def problems_of(error: ValidationError, field: str = "") -> list[Problem]:
+    """Translate pydantic's findings into field, value, remedy."""
+    return [_problem_of(item, field) for item in error.errors()]
+
+
+def _problem_of(item: Mapping[str, Any], field: str) -> Problem:
+    path = ".".join(str(part) for part in (field, *item["loc"]) if part != "")
+    remedy = str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "missing":
+        return Problem(path, None, "is required: set it")
+    if item["type"] == "extra_forbidden":
+        return Problem(path, item["input"], "is not a known field: remove it or correct its spelling")
+    return Problem(path, item["input"], remedy)

@@ -1,0 +1,1 @@
+"""Snapshot to decision: seed, explore, validate; stopping, budget, explanation. No clock, no I/O."""

@@ -1,0 +1,89 @@
+"""What the planner may decide. Every decision carries its reason; all of them are written down before they happen."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.domain.value import Value
+
+Phase = Literal["seed", "explore", "validate"]
+ProposedBy = Literal["baseline", "sweep", "surrogate", "llm", "validation"]
+Verdict = Literal["filtered", "illegal", "pruned", "duplicate", "reused", "unreadable", "outside"]
+"""`outside`: legal, but not in the search space that the person allowed."""
+
+
+class Origin(Value):
+    """Who proposed a configuration and why."""
+
+    phase: Phase
+    proposed_by: ProposedBy
+    axis: str = Field("", description="Sweep: the field that varies.")
+    round: int = Field(0, ge=0, description="Explore: the round.")
+    reason: str = Field("", max_length=1000)
+
+
+class EnterPhase(Value):
+    """The run moves on."""
+
+    type: Literal["enter-phase"] = "enter-phase"
+    phase: Phase
+    reason: str
+
+
+class StartTrial(Value):
+    """Run one attempt of a trial. `trial` is new unless `attempt` is above 1."""
+
+    type: Literal["start-trial"] = "start-trial"
+    trial: str
+    attempt: int = 1
+    kind: Literal["profile", "measure"]
+    config: TrainingConfig
+    profile_key: str
+    origin: Origin
+    repeat: int = Field(1, ge=1, description="Measure: which repetition of the same configuration.")
+    reserved_gpu_seconds: float = Field(ge=0)
+
+
+class Judge(Value):
+    """A proposal that needs no trial: what became of it, and why."""
+
+    type: Literal["judge"] = "judge"
+    config: TrainingConfig | None = Field(None, description="Absent when the proposal could not be read.")
+    verdict: Verdict
+    message: str = Field(max_length=2000)
+    origin: Origin
+    reused_trial: str = ""
+
+
+class AskAdvisor(Value):
+    """Spend one LLM call on new proposals. The reservation stays spent if the answer is lost."""
+
+    type: Literal["ask-advisor"] = "ask-advisor"
+    round: int = Field(ge=1)
+    proposals: int = Field(ge=1)
+    reserved_tokens: int = Field(ge=0)
+    reserved_cost_usd: float = Field(0.0, ge=0)
+
+
+class StopTrial(Value):
+    """End a running trial: the run was stopped or its budget is gone."""
+
+    type: Literal["stop-trial"] = "stop-trial"
+    trial: str
+    attempt: int
+    reason: str
+
+
+FinishReason = Literal["Converged", "BudgetExhausted", "Stopped", "Failed"]
+
+
+class Finish(Value):
+    """The run is over."""
+
+    type: Literal["finish"] = "finish"
+    reason: FinishReason
+    message: str
+
+
+Decision = Annotated[EnterPhase | StartTrial | Judge | AskAdvisor | StopTrial | Finish, Field(discriminator="type")]

@@ -1,0 +1,21 @@
+"""Who a trial document belongs to. A report counts only for exactly the attempt that its request named."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tunewright.domain.value import Value
+
+ProtocolVersion = Literal[1]
+PROTOCOL_VERSION: ProtocolVersion = 1
+TrialKind = Literal["profile", "measure"]
+
+
+class TrialIdentity(Value):
+    """Run, trial, attempt and configuration. Equal in the request and in its report, or the report is refused."""
+
+    run_uid: str = Field(min_length=1, max_length=64)
+    trial: str = Field(pattern=r"^t\d{4,6}$")
+    attempt: int = Field(ge=1, le=99)
+    kind: TrialKind
+    config_digest: str = Field(pattern=r"^[0-9a-f]{16}$", description="First 16 digits of the configuration's digest.")

@@ -1,0 +1,136 @@
+"""What a trial found. Written by the trial program, read by the planner's side; at most 3,000 bytes as JSON."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from tunewright.domain.value import Value
+from tunewright.trial_protocol.identity import PROTOCOL_VERSION, ProtocolVersion, TrialIdentity
+
+MAX_REPORT_BYTES = 3000
+
+FailureClass = Literal[
+    "DeviceOutOfMemory",
+    "Timeout",
+    "NaNLoss",
+    "CrashInTraining",
+    "RcclFailure",
+    "DeviceMismatch",
+    "Unsupported",
+    "NodeLost",
+    "Preempted",
+    "ImagePull",
+    "Unschedulable",
+    "QuotaExceeded",
+    "AdmissionDenied",
+    "ResultMissing",
+    "ResultInvalid",
+    "HostOOMKilled",
+    "Cancelled",
+]
+
+CONFIGURATION_FAILURES: frozenset[FailureClass] = frozenset(
+    {"DeviceOutOfMemory", "Timeout", "NaNLoss", "CrashInTraining", "Unsupported"}
+)
+"""Data about the configuration: never retried, they feed the search."""
+
+RETRIED_FAILURES: frozenset[FailureClass] = frozenset({"RcclFailure", "DeviceMismatch", "NodeLost", "Preempted"})
+"""Faults of the place: tried again elsewhere, a limited number of times."""
+
+
+class Timing(Value):
+    """A median with its spread, in seconds."""
+
+    seconds: float = Field(ge=0, description="Median.")
+    spread: float = Field(0.0, ge=0, description="Half the interquartile range over the median.")
+
+
+class LayerTiming(Value):
+    """One layer of one micro batch at the candidate's per-rank shapes, without collectives.
+
+    With recomputation, the recomputed forward is part of `backward_input`.
+    """
+
+    forward: Timing
+    backward_input: Timing
+    backward_weight: Timing
+
+
+class CollectiveTiming(Value):
+    """One collective inside the node. `bytes` is the buffer of one rank, `ranks` the group."""
+
+    operation: Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-receive"]
+    ranks: int = Field(ge=2)
+    bytes: int = Field(ge=1)
+    timing: Timing
+
+
+class Profile(Value):
+    """Everything that a projection uses. Times per micro batch on one rank."""
+
+    dense_layer: LayerTiming | None = None
+    moe_layer: LayerTiming | None = None
+    embedding: LayerTiming | None = Field(None, description="Absent where the candidate's model has none on a rank.")
+    head: LayerTiming | None = Field(None, description="Final norm, output layer and loss.")
+    optimizer_seconds_per_parameter: float = Field(0.0, ge=0, description="Of one sharded parameter.")
+    collectives: tuple[CollectiveTiming, ...] = Field((), max_length=8)
+    launch_overhead_seconds: float = Field(0.0, ge=0)
+    saved_bytes_per_layer: dict[str, int] = Field(default_factory=dict, description="By layer kind: dense, moe.")
+    peak_memory_bytes: int = Field(0, ge=0)
+    modelled_groups: tuple[str, ...] = Field((), description="Groups that did not fit in the node and were not timed.")
+
+
+class Measured(Value):
+    """The whole job ran. Figures are over the timed steps; memory is the highest rank's."""
+
+    step_seconds: tuple[float, ...] = Field(min_length=1, max_length=64, description="Slowest rank, per timed step.")
+    tokens_per_step: int = Field(ge=1)
+    world_size: int = Field(ge=1)
+    nodes: int = Field(ge=1)
+    peak_memory_bytes: int = Field(0, ge=0)
+    first_loss: float
+    last_loss: float
+
+    @property
+    def tokens_per_second_per_gpu(self) -> float:
+        """Throughput at the median step."""
+        ordered = sorted(self.step_seconds)
+        middle = len(ordered) // 2
+        median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+        return self.tokens_per_step / (median * self.world_size)
+
+
+class DeviceFacts(Value):
+    """Where the trial ran."""
+
+    name: str = Field(max_length=80)
+    architecture: str = Field("", max_length=40)
+    count: int = Field(ge=0)
+    memory_bytes: int = Field(0, ge=0)
+    host: str = Field("", max_length=80)
+    torch_version: str = Field("", max_length=40)
+
+
+class TrialReport(Value):
+    """The only thing about a trial that is trusted. Exactly one of profile, measured and failure is set."""
+
+    protocol_version: ProtocolVersion = PROTOCOL_VERSION
+    identity: TrialIdentity
+    profile: Profile | None = None
+    measured: Measured | None = None
+    failure: FailureClass | None = None
+    message: str = Field("", max_length=500)
+    device: DeviceFacts | None = None
+    simulated: bool = Field(False, description="A stand-in answered; the label follows every figure made from it.")
+    wall_seconds: float = Field(0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _has_one_outcome(self) -> "TrialReport":
+        outcomes = [part for part in (self.profile, self.measured, self.failure) if part is not None]
+        if len(outcomes) != 1:
+            raise ValueError("exactly one of profile, measured and failure must be set")
+        if self.profile is not None and self.identity.kind != "profile":
+            raise ValueError("a measure trial must not return a profile")
+        if self.measured is not None and self.identity.kind != "measure":
+            raise ValueError("a profile trial must not return a measurement")
+        return self
