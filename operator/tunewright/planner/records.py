@@ -14,6 +14,7 @@ from tunewright.errors import InvalidInput
 from tunewright.planner.decisions import Decision
 from tunewright.planner.settings import PlannerSettings
 from tunewright.trial_protocol.report import FailureClass, TrialReport
+from tunewright.trial_protocol.request import ExpectedDevice
 
 LEDGER_VERSION = 1
 TIMINGS = frozenset({"at", "elapsedSeconds", "gpuSeconds", "queuedSeconds", "wallSeconds", "seconds", "stepSeconds"})
@@ -28,7 +29,7 @@ class Header(Value):
     run_uid: str
     problem: TuningProblem
     settings: PlannerSettings
-    device_preset: str = Field(description="What trial Pods must find; `cpu` on stand-in nodes and laptops.")
+    device: ExpectedDevice = Field(description="What trials must find; preset `cpu` on stand-in nodes and laptops.")
     simulated: bool = False
     operator_version: str
     catalog_version: str

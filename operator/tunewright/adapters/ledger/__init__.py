@@ -1,1 +1,1 @@
-"""To be described."""
+"""Ledgers that need no cluster: a JSON-lines file, and memory. The ConfigMap ledger is in `adapters.kube`."""

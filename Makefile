@@ -1,0 +1,67 @@
+# Every target sets up what it needs; `make` alone explains itself.
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-fast test-e2e test-long fmt lint types imports crds verify build clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTHON ?= python3
+OUT ?= runs/quickstart
+
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv with everything, the command tunewright in .venv/bin included
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+run: setup ## Search the quickstart example on this machine (OUT=runs/quickstart)
+	$(BIN)/tunewright run examples/quickstart.yaml --trials local --out $(OUT)
+
+test: setup packages ## All tests, the real control plane and kubelet included where they can run
+	$(BIN)/pytest -m "not long and not gpu"
+
+test-fast: setup ## Tests that need only Python
+	$(BIN)/pytest -m "not cluster and not e2e and not slow and not long and not gpu" tests
+
+test-e2e: setup packages ## Tests on a real kubelet (root, containerd)
+	$(BIN)/pytest -m "e2e and not long" tests/e2e
+
+test-long: setup packages ## Full counts, before a release
+	$(BIN)/pytest -m "not gpu"
+
+.PHONY: packages
+packages: ## Install the Debian packages of the kubelet tests (root on Debian; elsewhere it says so)
+	@bash tests/cluster/install-packages.sh
+
+fmt: setup ## Format the code
+	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/ruff format --quiet .
+
+lint: setup ## Check style, types and import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+types: setup ## Check types only
+	$(BIN)/mypy
+
+imports: setup ## Check import contracts only
+	$(BIN)/lint-imports
+
+crds: setup ## Write crds/ from the models
+	$(BIN)/python -m tunewright.adapters.kube.crd
+
+verify: crds lint ## Regenerate, check, and fail if the tree changed
+	@git diff --exit-code --stat -- crds || (echo "generated files changed: commit them"; exit 1)
+
+build: setup ## Build the wheel and the source distribution into dist/
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean: ## Remove what the targets made, .venv and build caches included
+	rm -rf $(VENV) .cache dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

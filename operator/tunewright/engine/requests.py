@@ -1,0 +1,53 @@
+"""Turns a recorded decision into the request of its trial. Called by `step`; pure."""
+
+from tunewright.domain.problem import TuningProblem
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.planner.decisions import StartTrial
+from tunewright.planner.records import Header
+from tunewright.planner.settings import PlannerSettings
+from tunewright.trial_protocol.identity import TrialIdentity
+from tunewright.trial_protocol.request import TrialRequest
+
+CONFIG_DIGEST_DIGITS = 16
+PROFILE_REPETITIONS = 5
+
+
+def config_digest(config: TrainingConfig) -> str:
+    """Return the short digest by which documents name a configuration."""
+    return config.digest()[:CONFIG_DIGEST_DIGITS]
+
+
+def trial_request(
+    header: Header, settings: PlannerSettings, start: StartTrial, deadline_seconds: float
+) -> TrialRequest:
+    """Build the request of one attempt. A profile has one node; a measurement has `validation.nodes`."""
+    cluster = header.problem.cluster
+    profile = start.kind == "profile"
+    nodes = 1 if profile else settings.validation.nodes
+    return TrialRequest(
+        identity=TrialIdentity(
+            run_uid=header.run_uid,
+            trial=start.trial,
+            attempt=start.attempt,
+            kind=start.kind,
+            config_digest=config_digest(start.config),
+        ),
+        problem=header.problem if profile else on_fewer_nodes(header.problem, nodes),
+        config=start.config,
+        device=header.device,
+        nodes=nodes,
+        processes_per_node=cluster.gpus_per_node,
+        warmup_steps=1 if profile else settings.validation.warmup_steps,
+        steps=PROFILE_REPETITIONS if profile else settings.validation.steps,
+        seed=settings.random_seed,
+        deadline_seconds=deadline_seconds,
+    )
+
+
+def on_fewer_nodes(problem: TuningProblem, nodes: int) -> TuningProblem:
+    """Return the problem as it runs on `nodes`: the batch shrinks with the cluster, so each rank does the same."""
+    if nodes == problem.cluster.nodes:
+        return problem
+    batch = max(1, problem.global_batch_size * nodes // problem.cluster.nodes)
+    cluster = problem.cluster.model_copy(update={"nodes": nodes})
+    return problem.model_copy(update={"cluster": cluster, "global_batch_size": batch})

@@ -1,0 +1,53 @@
+"""Builders of ledger records with fixed clock readings."""
+
+from typing import Any
+
+from tunewright.domain.catalog_loader import shipped_catalog
+from tunewright.domain.hardware import Cluster
+from tunewright.domain.problem import TuningProblem
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.planner.records import Advice, Header
+from tunewright.planner.settings import PlannerSettings, ValidationSettings
+from tunewright.trial_protocol.request import ExpectedDevice
+
+AT = "2026-11-30T05:00:00.000Z"
+
+
+def a_tiny_problem(**changes: Any) -> TuningProblem:
+    """Return the quickstart's kind of problem: a tiny dense model on four CPU processes of one node."""
+    catalog = shipped_catalog()
+    cluster = Cluster(
+        nodes=1, gpus_per_node=4, accelerator=catalog.accelerator("cpu"), network=catalog.network("loopback")
+    )
+    problem = TuningProblem(
+        model=catalog.model("tiny-quickstart"),
+        sequence_length=64,
+        global_batch_size=16,
+        precision="fp32",
+        backend="builtin",
+        implementation="torch",
+        cluster=cluster,
+    )
+    return problem.model_copy(update=changes)
+
+
+def a_header(**changes: Any) -> Header:
+    """Return a valid first line."""
+    fields: dict[str, Any] = {
+        "run": "quickstart",
+        "run_uid": "00000000-0000-4000-8000-000000000001",
+        "problem": a_tiny_problem(),
+        "settings": PlannerSettings(
+            baseline=TrainingConfig(precision="fp32"), validation=ValidationSettings(nodes=1, top_k=1)
+        ),
+        "device": ExpectedDevice(preset="cpu", vendor="cpu", count=4),
+        "operator_version": "0.1.0",
+        "catalog_version": "test",
+        "at": AT,
+    }
+    return Header(**(fields | changes))
+
+
+def an_advice(number: int, **changes: Any) -> Advice:
+    """Return the answer to round `number`."""
+    return Advice(**({"round": number, "outcome": "answered", "at": AT} | changes))
