@@ -49,6 +49,8 @@ class AdviceRequest:
     proposals: int
     max_output_tokens: int
     context: Mapping[str, Any] = field(default_factory=dict)
+    max_calls: int = 1  # requests that this round may send, retries and a repair included
+    reserved_tokens: int | None = None  # prompt and answer, over all calls; None: nobody counts
 
 
 class Advisor(Protocol):

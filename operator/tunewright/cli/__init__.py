@@ -1,1 +1,1 @@
-"""To be described."""
+"""The command line: thin commands over the same planner, engine and adapters that the operator uses."""

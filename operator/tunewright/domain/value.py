@@ -5,7 +5,7 @@ Used by domain, trial_protocol, planner and the custom resource models.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -56,7 +56,16 @@ def canonical_json(document: object) -> str:
 
 def problems_of(error: ValidationError, field: str = "") -> list[Problem]:
     """Translate pydantic's findings into field, value, remedy."""
-    return [_problem_of(item, field) for item in error.errors()]
+    items = error.errors()
+    return [_problem_of(item, field) for item in items if not _is_echo(item, items)]
+
+
+def _is_echo(item: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> bool:
+    """A list that is too short only because its items are wrong: the items say it better."""
+    place = item["loc"]
+    return item["type"] == "too_short" and any(
+        len(other["loc"]) > len(place) and other["loc"][: len(place)] == place for other in items
+    )
 
 
 def _problem_of(item: Mapping[str, Any], field: str) -> Problem:

@@ -1,1 +1,11 @@
-"""To be described."""
+"""Bytes per pipeline rank: states, activations, logits, buffers and overheads, and whether they fit.
+
+Called by the planner, the search, the report and the command line. `estimate` itemises a whole `ConfigBatch`, `fit`
+compares it with the device. One module per kind of memory; what is measured rather than derived is in `constants`.
+"""
+
+from tunewright.memory.constants import MemoryConstants, constants_for
+from tunewright.memory.estimate import KINDS, MemoryEstimate, estimate
+from tunewright.memory.fit import FitVerdict, fit
+
+__all__ = ["KINDS", "FitVerdict", "MemoryConstants", "MemoryEstimate", "constants_for", "estimate", "fit"]

@@ -57,12 +57,13 @@ class Judge(Value):
 
 
 class AskAdvisor(Value):
-    """Spend one LLM call on new proposals. The reservation stays spent if the answer is lost."""
+    """Spend LLM calls on new proposals. The reservation stays spent if the answer is lost."""
 
     type: Literal["ask-advisor"] = "ask-advisor"
     round: int = Field(ge=1)
     proposals: int = Field(ge=1)
-    reserved_tokens: int = Field(ge=0)
+    max_calls: int = Field(1, ge=1, description="Requests that the round may send, retries and a repair included.")
+    reserved_tokens: int = Field(ge=0, description="Prompts and answers over all calls.")
     reserved_cost_usd: float = Field(0.0, ge=0)
 
 

@@ -1,1 +1,1 @@
-"""To be described."""
+"""The enumerated space, its neighbourhoods and the surrogate that learns where the analytic model is wrong."""

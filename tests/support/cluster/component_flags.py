@@ -82,6 +82,7 @@ def controller_manager_flags(folder: Path, kubeconfig: Path) -> list[str]:
         "--secure-port=0",  # nobody asks it, and a second cluster on this machine would want the same port
         f"--service-account-private-key-file={folder / 'key.pem'}",
         f"--root-ca-file={folder / 'certificates' / 'apiserver.crt'}",
+        f"--flex-volume-plugin-dir={folder / 'volume-plugins'}",  # else it makes one in /usr/libexec
         "--concurrent-job-syncs=20",
         *UNTHROTTLED,
     ]

@@ -47,6 +47,7 @@ class ControlPlane:
         self._binary = ensure_kubernetes_binary()
         sweep()
         self.workspace = Workspace.create()
+        self.processes = Processes(self.workspace.make("logs"), os.environ)
         try:
             self._start_components()
         except BaseException:
@@ -55,9 +56,8 @@ class ControlPlane:
         return self
 
     def stop(self) -> None:
-        """End the processes and delete the folder."""
-        if hasattr(self, "processes"):
-            self.processes.stop_all()
+        """End the processes, without a grace that nothing in a deleted folder needs, and delete the folder."""
+        self.processes.kill_all()
         self.workspace.remove()
 
     def __enter__(self) -> "ControlPlane":
@@ -101,9 +101,9 @@ class ControlPlane:
     def _start_components(self) -> None:
         folder = self.workspace.folder
         self.token = secrets.token_hex(16)
-        self.endpoints = Endpoints(*free_ports(3), advertised=node_address())
+        etcd, etcd_peer, api = free_ports(3)
+        self.endpoints = Endpoints(etcd, etcd_peer, api, node_address())
         self.url = self.endpoints.url
-        self.processes = Processes(self.workspace.make("logs"), os.environ)
         self._component("etcd", etcd_flags(folder / "etcd", self.endpoints))
         make_credentials(folder, self.token)
         audit = audit_flags(folder) if self._audit else []
@@ -111,7 +111,7 @@ class ControlPlane:
         self.wait_ready()
         authority = (folder / "certificates" / "apiserver.crt").read_bytes()
         self.kubeconfig = write_kubeconfig(folder / "kubeconfig", self.url, authority, self.token)
-        self.kubectl = Kubectl(self.kubeconfig)
+        self.kubectl = Kubectl(self.kubeconfig, folder / "kubectl-cache")
         self._component("kube-controller-manager", controller_manager_flags(folder, self.kubeconfig))
         self._component("kube-scheduler", scheduler_flags(self.kubeconfig))
         self._wait_for_service_account()

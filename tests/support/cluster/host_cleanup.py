@@ -5,7 +5,6 @@ through the node's own folder, so nothing of anybody else is touched.
 """
 
 import os
-import shutil
 import signal
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from tests.support.cluster.cgroups import remove_kubepods
 from tests.support.cluster.commands import succeeds
 from tests.support.cluster.host_state import HostState
 from tests.support.cluster.iptables import remove_kubernetes_chains
+from tests.support.cluster.mounts import delete_folder, unmount_below
 from tests.support.cluster.workspace import abandoned
 
 
@@ -32,7 +32,7 @@ def clean(folder: Path) -> None:
         succeeds("ip", "link", "delete", state.bridge)
         remove_kubernetes_chains()
         state.restore()
-    shutil.rmtree(folder, ignore_errors=True)
+    delete_folder(folder)
 
 
 def end_processes_of(folder: Path) -> None:
@@ -46,10 +46,3 @@ def end_processes_of(folder: Path) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
         except OSError:  # ended by itself, or not ours
             continue
-
-
-def unmount_below(folder: Path) -> None:
-    """Detach every mount in this folder, the innermost first."""
-    below = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
-    for target in sorted((path for path in below if path.startswith(f"{folder}/")), reverse=True):
-        succeeds("umount", "--lazy", target.encode().decode("unicode_escape"))

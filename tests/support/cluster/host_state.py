@@ -22,11 +22,13 @@ SYSCTLS = (
 )
 # Places that containerd and the kubelet make whatever their configuration says.
 HOST_FOLDERS = (
+    "/etc/cni",
     "/opt/cni",
     "/opt/containerd",
     "/run/containerd",
-    "/usr/libexec/kubernetes",
+    "/run/containers",
     "/var/lib/cni",
+    "/var/lib/containers",
     "/var/lib/kubelet",
     "/var/log/containers",
     "/var/log/pods",

@@ -11,6 +11,11 @@ from tests.support.cluster.commands import need_program, run
 TABLES = ("nat", "filter", "mangle")
 
 
+def has_kubernetes_chains() -> bool:
+    """Tell whether any kubelet has left its mark on the firewall."""
+    return ":KUBE-" in run(need_program("iptables-save", "apt-get install iptables"))
+
+
 def remove_kubernetes_chains() -> None:
     """Remove all `KUBE-` chains and the jumps to them, for both address families."""
     for family in ("iptables", "ip6tables"):

@@ -20,6 +20,7 @@ class Kubectl:
     """Run kubectl; an instance is called like the program itself."""
 
     kubeconfig: Path
+    cache: Path | None = None
 
     def __call__(self, *args: str, stdin: str | None = None, check: bool = True) -> str:
         """Return what kubectl printed; a refusal raises `KubectlFailed`, unless `check` is off."""
@@ -58,6 +59,6 @@ class Kubectl:
         return base64.b64decode(self("config", "view", "--minify", "--raw", "--flatten", f"--output=jsonpath={where}"))
 
     def _environment(self) -> dict[str, str]:
-        """Keep the discovery cache beside the kubeconfig: a port used again would find another cluster's."""
-        cache = self.kubeconfig.parent / "kubectl-cache"
-        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "KUBECACHEDIR": str(cache)}
+        """A short-lived cluster has its own discovery cache: a port used again would find another cluster's."""
+        own_cache = {"KUBECACHEDIR": str(self.cache)} if self.cache else {}
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), **own_cache}

@@ -61,9 +61,10 @@ class Processes:
             self.kill(name)
         self.start(name, *self._commands[name])
 
-    def stop_all(self) -> None:
-        """End all, the last started first."""
-        self.stop(*reversed(list(self._running)))
+    def kill_all(self) -> None:
+        """End all without warning."""
+        for name in list(self._running):
+            self.kill(name)
 
     def pid(self, name: str) -> int:
         """Return the process number, for tests that look at memory or open files."""

@@ -9,9 +9,7 @@ from tests.support.cluster.errors import HarnessError
 Answer = TypeVar("Answer")
 
 
-def wait_until(
-    condition: Callable[[], Answer | None], what: str, timeout: float = 120, every: float = 0.05
-) -> Answer:
+def wait_until(condition: Callable[[], Answer | None], what: str, timeout: float = 120, every: float = 0.05) -> Answer:
     """Return the condition's first truthy answer, or fail naming what never came."""
     deadline = time.monotonic() + timeout
     while True:

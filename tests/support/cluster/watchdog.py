@@ -9,10 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.cluster.host_cleanup import clean
+from tests.support.cluster.host_cleanup import clean, sweep
 from tests.support.cluster.paths import REPOSITORY
 from tests.support.cluster.waiting import wait_until
-from tests.support.cluster.workspace import try_lock
+from tests.support.cluster.workspace import OWNER_LOCK, try_lock
 
 
 class Watchdog:
@@ -35,7 +35,7 @@ def main(folder: Path) -> None:
     def settled() -> bool:
         if not folder.exists():
             return True
-        lock = try_lock(folder / "owner.lock")
+        lock = try_lock(folder / OWNER_LOCK)
         if lock is None:
             return False
         clean(folder)
@@ -43,6 +43,7 @@ def main(folder: Path) -> None:
         return True
 
     wait_until(settled, f"{folder} is gone or free", timeout=120)
+    sweep()  # the control plane's folder, whose processes died with their owner
 
 
 if __name__ == "__main__":

@@ -1,0 +1,216 @@
+"""From a TuningRun document to everything a run needs, or every reason why not. Pure but for the catalog's files.
+
+Called by the operator's reconcile and by the command line, so both accept and refuse alike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tunewright.adapters.kube.baseline import checked_baseline
+from tunewright.adapters.kube.manifests import PodOptions
+from tunewright.adapters.kube.problem_reader import (
+    CPU,
+    ConfigMapTexts,
+    Findings,
+    NotAccepted,
+    read_accelerator,
+    read_problem,
+)
+from tunewright.adapters.kube.spec.search import LLMSpec
+from tunewright.adapters.kube.spec.tuning_run import TuningRun, TuningRunSpec, read_tuning_run
+from tunewright.domain.axes import axis_named
+from tunewright.domain.catalog_loader import Catalog
+from tunewright.domain.hardware import Accelerator
+from tunewright.domain.problem import TuningProblem
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.errors import InvalidInput, Problem
+from tunewright.planner.settings import (
+    Budget,
+    ExploreSettings,
+    LLMSettings,
+    PlannerSettings,
+    Reference,
+    ValidationSettings,
+)
+from tunewright.search.space import Space, build_space
+from tunewright.trial_protocol.request import ExpectedDevice
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A TuningRun with every name resolved and every check passed."""
+
+    document: TuningRun
+    problem: TuningProblem
+    settings: PlannerSettings
+    device: ExpectedDevice
+    pod_options: PodOptions
+    llm: LLMSpec | None
+    space: Space
+
+
+def accept(
+    document: object,
+    catalog: Catalog,
+    *,
+    cpu_accelerator: Accelerator | None = None,
+    config_maps: ConfigMapTexts | None = None,
+    default_image: str = "",
+) -> Accepted:
+    """Check and resolve a document; raise `InvalidInput`, `IllegalConfig` or `DoesNotFit` with all that is wrong."""
+    run = read_tuning_run(document)
+    spec = run.spec
+    problem = read_problem(spec, catalog, config_maps or {}, cpu_accelerator)
+    findings = Findings()
+    device = _device(spec, problem, catalog, cpu_accelerator, findings)
+    sweep = _sweep_axes(spec, findings)
+    _check_cross_fields(spec, findings)
+    findings.raise_if_any()
+    baseline = checked_baseline(problem, _given(spec.baseline))
+    settings = _settings(spec, problem, baseline, sweep)
+    space = build_space(problem, settings)
+    _check_space(spec, space)
+    return Accepted(run, problem, settings, device, _pod_options(spec, problem, default_image), spec.llm, space)
+
+
+def check_runs_in_cluster(accepted: Accepted) -> None:
+    """Check what only Pods need; raise `NotAccepted`. The command line plans runs that this refuses."""
+    findings = Findings()
+    if not accepted.pod_options.image:
+        remedy = "is required: name an image with the trial program, or give the operator a default"
+        findings.add("Illegal", Problem("spec.trial.image", None, remedy))
+    validation = accepted.settings.validation
+    if validation.nodes > 1 and (validation.top_k or validation.include_baseline):
+        remedy = "is more than this version measures on: set it to 1, or topK to 0 and includeBaseline to false"
+        findings.add("Illegal", Problem("spec.validation.nodes", validation.nodes, remedy))
+    findings.raise_if_any()
+
+
+def _given(model: Any) -> dict[str, Any]:  # noqa: ANN401 - a model built at run time
+    """Return the fields that were set, by their Python names."""
+    return {} if model is None else dict(model.model_dump(exclude_none=True))
+
+
+def _device(
+    spec: TuningRunSpec, problem: TuningProblem, catalog: Catalog, cpu: Accelerator | None, findings: Findings
+) -> ExpectedDevice:
+    preset = spec.trial.device_preset or spec.cluster.accelerator.preset
+    found = read_accelerator(preset, "spec.trial.devicePreset", catalog, cpu, findings)
+    accelerator = found or problem.cluster.accelerator
+    return ExpectedDevice(
+        preset=preset,
+        vendor=accelerator.vendor,
+        architecture=accelerator.architecture,
+        count=problem.cluster.gpus_per_node,
+        hbm_capacity_bytes=0 if preset == CPU else accelerator.hbm_capacity_bytes,
+    )
+
+
+def _sweep_axes(spec: TuningRunSpec, findings: Findings) -> tuple[str, ...]:
+    axes = [
+        findings.attempt("Illegal", "spec.sweep.axes", lambda name=name: axis_named(name))  # type: ignore[misc]
+        for name in spec.sweep.axes
+    ]
+    return tuple(dict.fromkeys(axis.field for axis in axes if axis is not None))
+
+
+def _check_cross_fields(spec: TuningRunSpec, findings: Findings) -> None:
+    """The rules that the API server has as CEL, for files that never meet it."""
+    if spec.parallel_trials > spec.budget.max_trials:
+        remedy = f"exceeds budget.maxTrials {spec.budget.max_trials}: lower it"
+        findings.add("Illegal", Problem("spec.parallelTrials", spec.parallel_trials, remedy))
+    nodes = spec.validation.nodes
+    if nodes is not None and nodes > spec.cluster.nodes:
+        remedy = f"exceeds cluster.nodes {spec.cluster.nodes}: lower it"
+        findings.add("Illegal", Problem("spec.validation.nodes", nodes, remedy))
+    if spec.llm is not None and spec.explore.strategy != "LLM":
+        remedy = "is of no use with explore.strategy Surrogate: remove llm or set the strategy to LLM"
+        findings.add("Illegal", Problem("spec.llm", spec.llm.model, remedy))
+
+
+def _check_space(spec: TuningRunSpec, space: Space) -> None:
+    if len(space.batch):
+        return
+    given = _given(spec.search_space)
+    value = ", ".join(given) if given else None
+    raise NotAccepted("EmptySpace", [Problem("spec.searchSpace", value, "allows no legal configuration: widen it")])
+
+
+def _settings(
+    spec: TuningRunSpec, problem: TuningProblem, baseline: TrainingConfig, sweep: tuple[str, ...]
+) -> PlannerSettings:
+    document: Mapping[str, Any] = {
+        "baseline": baseline,
+        "search_space": _given(spec.search_space),
+        "sweep_axes": sweep,
+        "explore": ExploreSettings(**spec.explore.model_dump()),
+        "llm": _llm(spec),
+        "validation": ValidationSettings(
+            top_k=spec.validation.top_k,
+            include_baseline=spec.validation.include_baseline,
+            nodes=spec.validation.nodes or spec.cluster.nodes,
+            steps=spec.validation.steps,
+            repeats=spec.validation.repeats,
+        ),
+        "budget": _budget(spec),
+        "parallel_trials": spec.parallel_trials,
+        "profile_gpus": problem.cluster.gpus_per_node,
+        "reference": _reference(spec),
+        "random_seed": spec.random_seed,
+        "stop": spec.stop,
+    }
+    try:
+        return PlannerSettings.model_validate(document)
+    except ValueError as error:
+        raise InvalidInput.of("spec", None, str(error)) from None
+
+
+def _budget(spec: TuningRunSpec) -> Budget:
+    given = spec.budget
+    return Budget(
+        max_trials=given.max_trials,
+        max_failed_trials=given.max_failed_trials,
+        max_gpu_hours=_number(given.max_gpu_hours),
+        max_duration_seconds=given.max_duration_seconds,
+        max_llm_calls=given.max_llm_calls,
+        max_llm_tokens=given.max_llm_tokens,
+        max_llm_cost_usd=_number(given.max_llm_cost_usd),
+    )
+
+
+def _llm(spec: TuningRunSpec) -> LLMSettings | None:
+    if spec.llm is None:
+        return None
+    price = spec.llm.price
+    return LLMSettings(
+        model=spec.llm.model,
+        max_output_tokens=spec.llm.max_output_tokens,
+        input_usd_per_million_tokens=_number(price.input_usd_per_million_tokens) if price else None,
+        output_usd_per_million_tokens=_number(price.output_usd_per_million_tokens) if price else None,
+    )
+
+
+def _reference(spec: TuningRunSpec) -> Reference | None:
+    given = spec.reference
+    if given is None:
+        return None
+    return Reference(
+        tokens_per_second_per_gpu=float(given.tokens_per_second_per_gpu),
+        precision=given.precision,
+        source=given.source,
+    )
+
+
+def _pod_options(spec: TuningRunSpec, problem: TuningProblem, default_image: str) -> PodOptions:
+    return PodOptions(
+        image=spec.trial.image or default_image,
+        trial=spec.trial,
+        pod=spec.pod,
+        gpus_per_node=problem.cluster.gpus_per_node,
+        pci_device_ids=problem.cluster.accelerator.pci_device_ids,
+    )
+
+
+def _number(text: str | None) -> float | None:
+    return None if text is None else float(text)

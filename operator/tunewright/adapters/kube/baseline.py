@@ -1,0 +1,131 @@
+"""The configuration to beat: completed where the person left fields out, chosen where there is none. Called by
+`acceptance`; pure.
+
+The default is what a careful person starts with: no recomputation if it can be had, the fewest ranks per copy of the
+model, as little tensor splitting as possible, experts spread over the node, one sequence per micro batch, 1f1b.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tunewright.adapters.kube.problem_reader import NotAccepted
+from tunewright.domain.config_batch import ConfigBatch
+from tunewright.domain.problem import TuningProblem
+from tunewright.domain.training_config import (
+    EVEN_LAYOUT,
+    RECOMPUTE_GRANULARITIES,
+    SHORTER_EDGES_LAYOUT,
+    TrainingConfig,
+    default_recompute_modules,
+)
+from tunewright.errors import DoesNotFit, IllegalConfig, InvalidInput, Problem
+from tunewright.legality.verdicts import judge
+from tunewright.memory.estimate import estimate
+from tunewright.memory.fit import FitVerdict, fit
+
+_MAX_PIPELINE = 64
+
+
+def checked_baseline(problem: TuningProblem, given: Mapping[str, Any]) -> TrainingConfig:
+    """Return the baseline; raise `IllegalConfig` with every rule, or `DoesNotFit` with the bytes of each kind."""
+    if not given:
+        return default_baseline(problem)
+    config = completed(problem, given)
+    batch = ConfigBatch.of([config])
+    violations = judge(problem, batch).violations(0)
+    if violations:
+        raise IllegalConfig(violations, "spec.baseline")
+    _check_fits(problem, batch)
+    return config
+
+
+def completed(problem: TuningProblem, given: Mapping[str, Any]) -> TrainingConfig:
+    """Fill the fields that follow from the problem: precision, and the modules of selective recomputation."""
+    fields = {"precision": problem.precision, **given}
+    if fields.get("recompute_granularity") == "selective" and not fields.get("recompute_modules"):
+        fields["recompute_modules"] = default_recompute_modules(problem.model)
+    return TrainingConfig.parse(fields, "spec.baseline")
+
+
+def default_baseline(problem: TuningProblem) -> TrainingConfig:
+    """Return the first legal, fitting candidate in order of preference; raise `NotAccepted` saying what is too small."""
+    candidates = sorted(_candidates(problem), key=lambda config: _preference(problem, config))
+    batch = ConfigBatch.of(candidates)
+    verdicts = judge(problem, batch)
+    if not verdicts.legal.any():
+        raise _no_legal(problem, verdicts.by_rule, len(batch))
+    legal = batch.take(verdicts.legal)
+    verdict = fit(problem, estimate(problem, legal))
+    if not verdict.fits.any():
+        raise _no_room(problem, verdict)
+    roomy = verdict.fits & ~verdict.tight
+    return legal.config(int(np.flatnonzero(roomy if roomy.any() else verdict.fits)[0]))
+
+
+def _candidates(problem: TuningProblem) -> Iterable[TrainingConfig]:
+    model, world = problem.model, problem.world_size
+    experts = model.experts.num_experts if model.experts else 1
+    for tensor in _powers_of_two(problem.cluster.gpus_per_node):
+        for pipeline in _divisors(world, min(_MAX_PIPELINE, model.num_layers)):
+            layout = EVEN_LAYOUT if model.num_layers % pipeline == 0 else SHORTER_EDGES_LAYOUT
+            for expert in _divisors(experts, world):
+                for granularity in RECOMPUTE_GRANULARITIES:
+                    yield completed(
+                        problem,
+                        {
+                            "tensor_parallel_size": tensor,
+                            "pipeline_parallel_size": pipeline,
+                            "expert_parallel_size": expert,
+                            "pipeline_layout": layout,
+                            "recompute_granularity": granularity,
+                        },
+                    )
+
+
+def _preference(problem: TuningProblem, config: TrainingConfig) -> tuple[int, ...]:
+    expert = config.expert_parallel_size
+    beyond_node = expert > problem.cluster.gpus_per_node
+    return (
+        RECOMPUTE_GRANULARITIES.index(config.recompute_granularity),
+        config.tensor_parallel_size * config.pipeline_parallel_size,
+        config.tensor_parallel_size,
+        int(beyond_node),
+        expert if beyond_node else -expert,
+    )
+
+
+def _check_fits(problem: TuningProblem, batch: ConfigBatch) -> None:
+    verdict = fit(problem, estimate(problem, batch))
+    if verdict.fits[0]:
+        return
+    items = verdict.estimate.kinds_of(0, int(verdict.estimate.worst_rank[0]))
+    raise DoesNotFit(f"spec.baseline: {verdict.message(0)}", items)
+
+
+def _no_legal(problem: TuningProblem, by_rule: Mapping[str, int], candidates: int) -> InvalidInput:
+    if by_rule.get("batch-is-divisible", 0) == candidates:
+        remedy = f"no split of {problem.world_size} GPUs divides it: use a multiple of a power of two"
+        return NotAccepted("Illegal", [Problem("spec.workload.globalBatchSize", problem.global_batch_size, remedy)])
+    most = ", ".join(f"{rule} ({count})" for rule, count in sorted(by_rule.items(), key=lambda item: -item[1])[:3])
+    remedy = f"none of {candidates} usual configurations is legal; most broken: {most}: give a baseline"
+    return NotAccepted("Illegal", [Problem("spec.baseline", None, remedy)])
+
+
+def _no_room(problem: TuningProblem, verdict: FitVerdict) -> InvalidInput:
+    smallest = int(verdict.estimate.allocated_bytes.argmin())
+    nodes = f"{problem.cluster.nodes} node(s) of {problem.cluster.gpus_per_node} {problem.cluster.accelerator.name}"
+    remedy = (
+        f"is too small for {problem.model.name}: even the least demanding usual configuration {verdict.message(smallest)}"
+        "; or use more nodes"
+    )
+    return NotAccepted("Illegal", [Problem("spec.cluster", nodes, remedy)])
+
+
+def _powers_of_two(limit: int) -> list[int]:
+    return [1 << exponent for exponent in range(limit.bit_length()) if 1 << exponent <= limit]
+
+
+def _divisors(number: int, limit: int) -> list[int]:
+    return [part for part in range(1, min(number, limit) + 1) if number % part == 0]

@@ -1,0 +1,126 @@
+"""Which nodes could run a trial now. Called by the controller before the first trial; `judge_capacity` is pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tunewright.adapters.kube.affinity import carries_device
+from tunewright.adapters.kube.client import NODES, PODS, Document, KubeClient
+from tunewright.adapters.kube.manifests import PodOptions
+from tunewright.adapters.kube.spec.trial import TolerationSpec
+from tunewright.errors import Forbidden
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The answer to "is there room?", with the reason and message of the condition CapacityAvailable."""
+
+    available: bool | None
+    reason: str
+    message: str
+
+
+async def find_capacity(client: KubeClient, options: PodOptions, nodes_needed: int) -> Capacity:
+    """Look at nodes and their Pods; without permission to do so, say that nothing was checked."""
+    try:
+        nodes = await client.list(NODES)
+        pods = await client.list(PODS, fields="status.phase!=Succeeded,status.phase!=Failed")
+    except Forbidden:
+        return Capacity(None, "NotChecked", "the operator may not list nodes and Pods")
+    return judge_capacity(nodes, pods, options, nodes_needed)
+
+
+def judge_capacity(
+    nodes: Sequence[Document], pods: Iterable[Document], options: PodOptions, nodes_needed: int
+) -> Capacity:
+    """Count whole free nodes; where they are too few, name the first thing that is missing."""
+    resource, gpus = options.pod.resource_name, options.gpus_per_node
+    suitable = [node for node in nodes if _is_suitable(node, options)]
+    open_nodes = [node for node in suitable if _is_open(node, options.pod.resource_name, options.pod.tolerations)]
+    used = _used_by_node(pods, resource)
+    free = {_name(node): _allocatable(node, resource) - used.get(_name(node), 0) for node in open_nodes}
+    slots = sum(max(0, amount) // gpus for amount in free.values())
+    ids = " or ".join(options.pci_device_ids) or "any"
+    if slots >= nodes_needed:
+        return Capacity(True, "NodesFound", f"{slots} node(s) with {gpus} free {resource}, device id {ids}")
+    wanted = f"{nodes_needed} node(s) with {gpus} free {resource} are needed, {slots} found"
+    return Capacity(False, "NotEnoughNodes", f"{wanted}: {_missing(nodes, suitable, open_nodes, free, options)}")
+
+
+def _missing(
+    nodes: Sequence[Document],
+    suitable: Sequence[Document],
+    open_nodes: Sequence[Document],
+    free: Mapping[str, int],
+    options: PodOptions,
+) -> str:
+    if not suitable:
+        return f"none of {len(nodes)} node(s) {_requirement(options)}"
+    if not open_nodes:
+        names = ", ".join(sorted(_name(node) for node in suitable))
+        return f"{names}: not ready, cordoned or tainted beyond the run's tolerations"
+    return "free per node: " + ", ".join(f"{name} {amount}" for name, amount in sorted(free.items())[:8])
+
+
+def _requirement(options: PodOptions) -> str:
+    parts = []
+    if options.pod.node_selection == "DeviceID" and options.pci_device_ids:
+        parts.append(f"is labelled amd.com/gpu.device-id {' or '.join(options.pci_device_ids)}")
+    if options.pod.node_selector:
+        parts.append("matches pod.nodeSelector " + ", ".join(f"{k}={v}" for k, v in options.pod.node_selector.items()))
+    parts.append(f"offers {options.pod.resource_name} (is the device plugin running?)")
+    return " and ".join(parts)
+
+
+def _is_suitable(node: Document, options: PodOptions) -> bool:
+    node_labels = node["metadata"].get("labels") or {}
+    if any(node_labels.get(key) != value for key, value in options.pod.node_selector.items()):
+        return False
+    by_id = options.pod.node_selection == "DeviceID" and options.pci_device_ids
+    if by_id and not carries_device(node_labels, options.pci_device_ids):
+        return False
+    return _allocatable(node, options.pod.resource_name) > 0
+
+
+def _is_open(node: Document, resource: str, tolerations: Sequence[TolerationSpec]) -> bool:
+    spec = node.get("spec") or {}
+    ready = any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in node.get("status", {}).get("conditions") or ()
+    )
+    taints = [taint for taint in spec.get("taints") or () if taint["effect"] != "PreferNoSchedule"]
+    return (
+        ready
+        and not spec.get("unschedulable")
+        and all(taint["key"] == resource or _is_tolerated(taint, tolerations) for taint in taints)
+    )
+
+
+def _is_tolerated(taint: Mapping[str, Any], tolerations: Sequence[TolerationSpec]) -> bool:
+    return any(
+        toleration.key in (None, taint["key"])
+        and toleration.effect in (None, taint["effect"])
+        and (toleration.operator == "Exists" or (toleration.value or "") == taint.get("value", ""))
+        for toleration in tolerations
+    )
+
+
+def _used_by_node(pods: Iterable[Document], resource: str) -> dict[str, int]:
+    used: dict[str, int] = {}
+    for pod in pods:
+        node = pod["spec"].get("nodeName")
+        if node and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+            used[node] = used.get(node, 0) + sum(_requested(c, resource) for c in pod["spec"]["containers"])
+    return used
+
+
+def _requested(container: Document, resource: str) -> int:
+    return int((container.get("resources", {}).get("requests") or {}).get(resource, 0))
+
+
+def _allocatable(node: Document, resource: str) -> int:
+    return int((node.get("status", {}).get("allocatable") or {}).get(resource, 0))
+
+
+def _name(node: Document) -> str:
+    return str(node["metadata"]["name"])

@@ -1,0 +1,56 @@
+"""`baseline` and `searchSpace`: one optional field per axis, made from `TrainingConfig`, so an axis is added once.
+
+Read by `acceptance`, which turns them into a `TrainingConfig` and into the planner's search space.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints, WithJsonSchema, create_model
+
+from tunewright.adapters.kube.spec.base import ATOMIC, SET
+from tunewright.domain.axes import AXES
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.domain.value import Value, camel_case
+
+MAX_VALUES = 64
+
+_MODULES = Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\+[a-z_]+)*$", max_length=128)]
+
+
+AxisName = Annotated[
+    str,
+    StringConstraints(max_length=63),
+    WithJsonSchema({"type": "string", "enum": [camel_case(axis.field) for axis in AXES]}),
+]
+"""An axis in camelCase. Spelling is checked by `acceptance`, which can name the nearest one."""
+
+
+def _constrained(field: str) -> Any:  # noqa: ANN401 - a type built at run time
+    info = TrainingConfig.model_fields[field]
+    return Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
+
+
+def _one(field: str) -> tuple[Any, Any]:
+    extra = ATOMIC if field == "recompute_modules" else None
+    limits = {"max_length": 8} if field == "recompute_modules" else {}
+    return _constrained(field) | None, Field(None, json_schema_extra=extra, **limits)
+
+
+def _many(field: str) -> tuple[Any, Any]:
+    item = _MODULES if field == "recompute_modules" else _constrained(field)
+    values = Field(None, min_length=1, max_length=MAX_VALUES, json_schema_extra=SET)
+    return tuple[item, ...] | None, values  # type: ignore[valid-type]
+
+
+BaselineSpec: type[Value] = create_model(
+    "BaselineSpec",
+    __base__=Value,
+    __doc__="The configuration to beat. Fields that are absent have their default.",
+    **{axis.field: _one(axis.field) for axis in AXES},
+)
+SearchSpaceSpec: type[Value] = create_model(
+    "SearchSpaceSpec",
+    __base__=Value,
+    __doc__="Allowed values by axis. Axes that are absent have their default values.",
+    **{axis.field: _many(axis.field) for axis in AXES},
+)

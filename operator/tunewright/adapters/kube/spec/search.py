@@ -1,0 +1,89 @@
+"""What the search may do: sweep, explore, LLM, validation, budget. Read by `acceptance`."""
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from tunewright.adapters.kube.spec.axes import AxisName
+from tunewright.adapters.kube.spec.base import ATOMIC, Decimal, KeyRef, rule, validated
+from tunewright.domain.value import Value
+
+
+class ReferenceSpec(Value):
+    """A published or remembered throughput that the results are compared with."""
+
+    tokens_per_second_per_gpu: Decimal
+    precision: str = Field("", max_length=32)
+    source: str = Field("", max_length=200)
+
+
+class MemoryModelSpec(Value):
+    """How the memory model decides."""
+
+    safety_margin_percent: int = Field(2, ge=0, le=50, description="Share of the device memory kept free.")
+
+
+class SweepSpec(Value):
+    """The first phase."""
+
+    axes: tuple[AxisName, ...] = Field(
+        (), max_length=32, description="Order of the axes; empty: by expected effect.", json_schema_extra=ATOMIC
+    )
+
+
+class ExploreSpec(Value):
+    """The second phase."""
+
+    strategy: Literal["LLM", "Surrogate"] = Field("LLM", description="LLM: needs spec.llm, else the surrogate works alone.")
+    llm_share_percent: int = Field(50, ge=0, le=100, description="Share of the explore trials that the LLM proposes.")
+    proposals_per_round: int = Field(4, ge=1, le=32)
+    patience: int = Field(3, ge=1, le=100, description="Rounds without improvement before exploring ends.")
+
+
+class PriceSpec(Value):
+    """What the endpoint charges, where LiteLLM does not know it."""
+
+    input_usd_per_million_tokens: Decimal
+    output_usd_per_million_tokens: Decimal
+
+
+class LLMSpec(Value):
+    """The LLM that proposes. Anything that LiteLLM can reach."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validated(
+            rule(
+                "!has(self.apiBase) || has(self.apiKeySecretRef)",
+                message="apiBase needs apiKeySecretRef: the operator's own key is never sent to another endpoint",
+            )
+        )
+    )
+    model: str = Field(min_length=1, max_length=256, description="LiteLLM name, such as openai/gpt-5.")
+    api_base: str | None = Field(None, max_length=512, pattern=r"^https?://")
+    api_key_secret_ref: KeyRef | None = None
+    timeout_seconds: int = Field(60, ge=1, le=3600)
+    max_output_tokens: int = Field(4096, ge=16, le=131_072)
+    price: PriceSpec | None = None
+
+
+class ValidationSpec(Value):
+    """The third phase: whole-job runs of the best projections and of the baseline."""
+
+    top_k: int = Field(3, ge=0, le=50)
+    include_baseline: bool = True
+    nodes: int | None = Field(None, ge=1, le=16384, description="Default: the nodes of the cluster.")
+    steps: int = Field(10, ge=1, le=64, description="Timed optimizer steps.")
+    repeats: int = Field(1, ge=1, le=20)
+    launcher: Literal["Job"] = "Job"
+
+
+class BudgetSpec(Value):
+    """Upper limits, reserved before they are spent. May be raised and lowered while the run is alive."""
+
+    max_trials: int = Field(30, ge=1, le=5000, description="Profile trials; validations are counted by topK.")
+    max_failed_trials: int = Field(5, ge=0, le=5000, description="Faults of the place, not of the configuration.")
+    max_gpu_hours: Decimal | None = None
+    max_duration_seconds: int | None = Field(None, ge=1, le=31_536_000, description="Without queueing.")
+    max_llm_calls: int = Field(20, ge=0, le=100_000)
+    max_llm_tokens: int = Field(500_000, ge=0, le=2_000_000_000)
+    max_llm_cost_usd: Decimal | None = None

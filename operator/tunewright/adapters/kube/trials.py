@@ -1,0 +1,106 @@
+"""Trials as Jobs of the run's namespace. Implements `ports.Trials`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tunewright.adapters.kube import labels
+from tunewright.adapters.kube.attempts import AttemptView, Document, identity_of, verdict_text, view_attempt
+from tunewright.adapters.kube.client import EVENTS, JOBS, PODS, KubeClient
+from tunewright.adapters.kube.manifests import PodOptions, trial_job
+from tunewright.adapters.kube.names import RunReference
+from tunewright.errors import Conflict, Transient
+from tunewright.ports import Clock, TrialObservation
+from tunewright.trial_protocol.request import TrialRequest
+
+JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
+
+
+class KubeTrials:
+    """One run's trials. `options` may be replaced between steps: it holds from the next attempt on."""
+
+    def __init__(self, client: KubeClient, run: RunReference, options: PodOptions, clock: Clock) -> None:
+        self.options = options
+        self._client = client
+        self._run = run
+        self._clock = clock
+        self._views: tuple[AttemptView, ...] = ()
+
+    @property
+    def views(self) -> tuple[AttemptView, ...]:
+        """The attempts as last observed, for the status."""
+        return self._views
+
+    async def start(self, request: TrialRequest) -> None:
+        """Create the Job of an attempt; one that is already there and ours is fine, a foreign one a `Conflict`."""
+        job = trial_job(self._run, request, self.options)
+        try:
+            await self._client.create(JOBS, self._run.namespace, job)
+        except Conflict:
+            await self._check_is_ours(job)
+
+    async def observe(self) -> Sequence[TrialObservation]:
+        """Judge every attempt from its Job and Pod, and end those whose time is over."""
+        selector = labels.run_selector(self._run, "trial")
+        jobs = await self._client.list(JOBS, self._run.namespace, labels=selector)
+        pods = await self._client.list(PODS, self._run.namespace, labels=selector)
+        by_job: dict[str, list[Document]] = {}
+        for pod in pods:
+            by_job.setdefault(pod["metadata"]["labels"].get(JOB_NAME_LABEL, ""), []).append(pod)
+        ours = sorted(
+            (job for job in jobs if labels.is_owned_by(job, self._run)),
+            key=lambda job: (job["metadata"]["labels"][labels.TRIAL], int(job["metadata"]["labels"][labels.ATTEMPT])),
+        )
+        self._views = tuple([await self._view(job, by_job.get(job["metadata"]["name"], [])) for job in ours])
+        return [view.observation for view in self._views]
+
+    async def stop(self, trial: str, attempt: int) -> None:
+        """End an attempt as Cancelled; one that is not there or already over is fine."""
+        for view in self._views:
+            seen = view.observation
+            if (seen.trial, seen.attempt) == (trial, attempt) and seen.state != "finished":
+                cancelled = TrialObservation(
+                    trial=trial,
+                    attempt=attempt,
+                    state="finished",
+                    failure="Cancelled",
+                    message="stopped by the planner",
+                    node=seen.node,
+                    gpu_seconds=seen.gpu_seconds,
+                    queued_seconds=seen.queued_seconds,
+                )
+                await self._end(view.job_name, cancelled)
+
+    async def _view(self, job: Document, pods: Sequence[Document]) -> AttemptView:
+        identity = identity_of(job, self._run.uid)
+        now = self._clock.seconds()
+        view = view_attempt(job, pods, (), identity, self.options.pod, now)
+        if view.to_end is not None and not pods:
+            refusals = await self._refusals(view.job_name)
+            view = view_attempt(job, pods, refusals, identity, self.options.pod, now)
+        if view.to_end is not None:
+            await self._end(view.job_name, view.observation)
+        return view
+
+    async def _end(self, job_name: str, observation: TrialObservation) -> None:
+        """Suspending a Job deletes its Pod and keeps the Job, which then carries the verdict."""
+        patch: dict[str, Any] = {
+            "metadata": {"annotations": {labels.VERDICT: verdict_text(observation)}},
+            "spec": {"suspend": True},
+        }
+        await self._client.patch(JOBS, self._run.namespace, job_name, patch)
+
+    async def _refusals(self, job_name: str) -> list[str]:
+        """Why no Pod was created: only events tell."""
+        selector = f"involvedObject.kind=Job,involvedObject.name={job_name},reason=FailedCreate"
+        events = await self._client.list(EVENTS, self._run.namespace, fields=selector)
+        return [str(event.get("message", "")) for event in events]
+
+    async def _check_is_ours(self, job: Document) -> None:
+        name = job["metadata"]["name"]
+        found = await self._client.find(JOBS, self._run.namespace, name)
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            raise Transient(f"the Job {name} of a deleted namesake is still going away")
+        wanted = job["metadata"]["annotations"][labels.CONFIG_DIGEST]
+        digest = (found["metadata"].get("annotations") or {}).get(labels.CONFIG_DIGEST)
+        if not labels.is_owned_by(found, self._run) or digest != wanted:
+            raise Conflict(f"the Job {self._run.namespace}/{name} is not ours: delete or rename it")

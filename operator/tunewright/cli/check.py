@@ -1,0 +1,17 @@
+"""`tunewright check FILE`."""
+
+from pathlib import Path
+
+from tunewright.cli.console import output
+from tunewright.cli.loading import load
+from tunewright.domain.axes import describe
+
+
+def run_check(path: Path) -> None:
+    """Accept the file and say what it asks for; every problem is raised as `InvalidInput` or its kin."""
+    accepted = load(path)
+    counts = accepted.space.counts
+    output.print(
+        f"{path}: valid; {counts.legal:,} legal configurations, {counts.fitting:,} fit; "
+        f"baseline {describe(accepted.settings.baseline)}"
+    )

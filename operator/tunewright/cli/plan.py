@@ -1,0 +1,134 @@
+"""`tunewright plan FILE`: the whole legal space, filtered and ranked, without any hardware."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tunewright.adapters.kube.acceptance import Accepted
+from tunewright.cli.console import output, print_json
+from tunewright.cli.loading import load
+from tunewright.cli.tables import candidates_table, node_table, parts_table
+from tunewright.domain.axes import describe
+from tunewright.errors import InvalidInput
+from tunewright.planner.forecast import Forecast, forecast
+from tunewright.search.space import Space, build_space
+from tunewright.units import format_seconds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A ranked space with its forecast. `elapsed_seconds` covers enumeration to ranking, imports not counted."""
+
+    accepted: Accepted
+    space: Space
+    forecast: Forecast
+    elapsed_seconds: float
+
+
+def run_plan(path: Path, *, json_output: bool, nodes: str, top: int) -> None:
+    """Print the plan of a file, or a table over node counts."""
+    accepted = load(path)
+    if nodes:
+        plans = [make_plan(on_nodes(accepted, count)) for count in _counts(nodes)]
+        _print_side_by_side(plans, json_output=json_output, top=top)
+        return
+    plan = make_plan(accepted)
+    if json_output:
+        print_json(plan_document(plan, top))
+    else:
+        _print_plan(plan, top)
+
+
+def make_plan(accepted: Accepted) -> Plan:
+    """Build the space anew, so that the time shown is the time it takes."""
+    started = time.perf_counter()
+    space = build_space(accepted.problem, accepted.settings)
+    expected = forecast(accepted.problem, accepted.settings, space)
+    _ = space.ranking, space.counts
+    return Plan(accepted, space, expected, time.perf_counter() - started)
+
+
+def on_nodes(accepted: Accepted, nodes: int) -> Accepted:
+    """Return the same request on another number of nodes, with the same global batch."""
+    from dataclasses import replace
+
+    cluster = accepted.problem.cluster.model_copy(update={"nodes": nodes})
+    problem = accepted.problem.model_copy(update={"cluster": cluster})
+    validation = accepted.settings.validation.model_copy(update={"nodes": nodes})
+    settings = accepted.settings.model_copy(update={"validation": validation})
+    return replace(accepted, problem=problem, settings=settings)
+
+
+def plan_document(plan: Plan, top: int) -> dict[str, Any]:
+    """Return the plan as JSON."""
+    space = plan.space
+    return {
+        "run": plan.accepted.document.metadata.name,
+        "nodes": plan.accepted.problem.cluster.nodes,
+        "space": space.counts.to_json(),
+        "elapsedSeconds": round(plan.elapsed_seconds, 4),
+        "candidates": [candidate_document(space, int(row)) for row in space.ranking[:top]],
+        "forecast": plan.forecast.to_json(),
+    }
+
+
+def candidate_document(space: Space, row: int) -> dict[str, Any]:
+    """Return one ranked candidate as JSON."""
+    return {
+        "config": space.config(row).to_json(),
+        "estimated": {
+            "tokensPerSecondPerGPU": round(float(space.tokens_per_second_per_gpu[row]), 1),
+            "stepSeconds": float(space.step_seconds[row]),
+            "parts": {name: float(seconds[row]) for name, seconds in space.parts.items()},
+        },
+        "memory": {
+            "allocatedBytes": int(space.allocated_bytes[row]),
+            "percent": round(space.memory_percent(row), 1),
+            "tight": bool(space.tight[row]),
+        },
+    }
+
+
+def _print_plan(plan: Plan, top: int) -> None:
+    space, problem = plan.space, plan.accepted.problem
+    counts = space.counts
+    cluster = problem.cluster
+    output.print(
+        f"{problem.model.name} on {cluster.nodes} × {cluster.gpus_per_node} {cluster.accelerator.name}, "
+        f"{problem.precision}, sequence {problem.sequence_length:,}, global batch {problem.global_batch_size:,}"
+    )
+    output.print(
+        f"{counts.legal:,} legal configurations: {counts.fitting:,} fit ({counts.tight:,} tight), "
+        f"{counts.filtered:,} filtered by memory; {format_seconds(plan.elapsed_seconds)}"
+    )
+    if not counts.fitting:
+        raise InvalidInput.of(
+            "space", counts.legal, "no legal configuration fits in memory: use more nodes or recompute"
+        )
+    output.print(candidates_table(space, [int(row) for row in space.ranking[:top]]))
+    best = int(space.ranking[0])
+    output.print(parts_table(space, best, f"Why {describe(space.config(best))}: one step, estimated"))
+    _print_forecast(plan.forecast)
+
+
+def _print_forecast(expected: Forecast) -> None:
+    cost = f", up to ${expected.llm_cost_usd:.2f} for the LLM" if expected.llm_cost_usd else ""
+    output.print(
+        f"Forecast of the search: {expected.trials} trials, {expected.gpu_hours:.1f} GPU hours, "
+        f"{format_seconds(expected.duration_seconds)}{cost}"
+    )
+
+
+def _print_side_by_side(plans: list[Plan], *, json_output: bool, top: int) -> None:
+    if json_output:
+        print_json({"plans": [plan_document(plan, top) for plan in plans]})
+    else:
+        output.print(node_table([(plan.accepted.problem.cluster.nodes, plan.space) for plan in plans]))
+
+
+def _counts(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.isdigit() and 0 < int(part) <= 16_384 for part in parts):
+        raise InvalidInput.of("--nodes", text, "must be node counts from 1 to 16384, such as 4,8,16")
+    return [int(part) for part in parts]

@@ -1,0 +1,86 @@
+"""kopf as an informer: every event only adds the key of its run to the work queue. Imported by kopf at start.
+
+No create, update or delete handlers, timers or daemons: those would put annotations or finalizers on people's objects.
+"""
+
+import logging
+import os
+import random
+from typing import Any
+
+import kopf
+
+from tunewright.adapters.kube import labels
+from tunewright.adapters.kube.spec.tuning_run import GROUP, PLURAL, VERSION
+from tunewright.controller.loop import OperatorLoop
+from tunewright.controller.settings import OperatorSettings
+
+_OWN_LABEL = {labels.MANAGED_BY: labels.MANAGER, labels.COMPONENT: "trial"}
+_SERVER_TIMEOUT_SECONDS = 300
+
+
+class _Process:
+    """The one loop of this process."""
+
+    loop: OperatorLoop | None = None
+
+
+@kopf.on.startup()
+async def start(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN401 - kopf's keywords
+    """Configure kopf and start our own tasks."""
+    own = OperatorSettings.from_environment(os.environ)
+    configure(settings, namespaced=own.namespaced)
+    _Process.loop = OperatorLoop(own)
+    await _Process.loop.start()
+
+
+@kopf.on.cleanup()
+async def stop(**_: Any) -> None:  # noqa: ANN401 - kopf's keywords
+    """End our own tasks."""
+    if _Process.loop is not None:
+        await _Process.loop.stop()
+        _Process.loop = None
+
+
+@kopf.on.event(GROUP, VERSION, PLURAL)
+async def run_changed(namespace: str | None, name: str | None, **_: Any) -> None:  # noqa: ANN401 - kopf's keywords
+    """A TuningRun was seen, changed or deleted."""
+    _enqueue(namespace, name)
+
+
+@kopf.on.event("batch", "v1", "jobs", labels=_OWN_LABEL)
+@kopf.on.event("", "v1", "pods", labels=_OWN_LABEL)
+async def trial_changed(namespace: str | None, meta: kopf.Meta, **_: Any) -> None:  # noqa: ANN401 - kopf's keywords
+    """A trial's Job or Pod was seen, changed or deleted."""
+    _enqueue(namespace, meta.labels.get(labels.RUN))
+
+
+def _enqueue(namespace: str | None, name: str | None) -> None:
+    if _Process.loop is not None and namespace and name:
+        _Process.loop.queue.add(f"{namespace}/{name}")
+
+
+def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
+    """Set what kopf's defaults leave open: bounded waits, no scanning where rights are missing, our own names."""
+    settings.peering.standalone = True
+    # In cluster mode scanning lets kopf survive a CRD that is removed and added again; without cluster-wide rights it
+    # would start blind for a minute.
+    settings.scanning.disabled = namespaced
+    settings.posting.level = logging.WARNING
+    settings.posting.loggers = False
+    settings.posting.reporting_component = "tunewright.dev/operator"
+    settings.posting.event_name_prefix = "tunewright-"
+    settings.persistence.finalizer = f"{GROUP}/finalizer"
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f"kopf.{GROUP}")
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=f"kopf.{GROUP}")
+    settings.execution.max_workers = 4
+    settings.queueing.worker_limit = 50
+    # Spread the watches' ends, so that not all reconnect at once.
+    settings.watching.server_timeout = _SERVER_TIMEOUT_SECONDS + random.randrange(60)
+    settings.watching.client_timeout = settings.watching.server_timeout + 30
+    settings.watching.chunk_size = 500
+    for resource in (("batch", "v1", "jobs"), ("", "v1", "pods")):
+        settings.watching.label_selectors[resource] = labels.OWN_OBJECTS
+    settings.networking.connect_timeout = 10
+    settings.networking.request_timeout = 30
+    settings.networking.enforce_retry_after = True

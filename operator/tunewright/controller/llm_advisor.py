@@ -1,0 +1,91 @@
+"""An advisor whose key comes from a Secret of the run's namespace, read anew for each question. Made by `wiring`.
+
+A Secret that appears, changes or goes away takes effect with the next round; what stands in the way becomes the reason
+of a failed advice, and so of the condition AdvisorAvailable.
+"""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from tunewright.adapters.advisor.llm import LLMAdvisor
+from tunewright.adapters.advisor.settings import LLMConnection
+from tunewright.adapters.kube.client import SECRETS, KubeClient
+from tunewright.adapters.kube.spec.base import KeyRef
+from tunewright.adapters.kube.spec.search import LLMSpec
+from tunewright.errors import AdvisorError, ClusterError, Forbidden, InvalidInput
+from tunewright.planner.records import Advice, AdviceUsage
+from tunewright.ports import AdviceRequest, Clock
+
+
+class SecretKeyAdvisor:
+    """Implements `ports.Advisor`."""
+
+    def __init__(
+        self, client: KubeClient, namespace: str, spec: LLMSpec, environment: Mapping[str, str], clock: Clock
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._spec = spec
+        self._environment = environment
+        self._clock = clock
+        self._advisor: LLMAdvisor | None = None
+        self._connected_to: LLMConnection | None = None
+
+    async def ask(self, request: AdviceRequest) -> Advice:
+        """Ask the endpoint; without a usable key, return a failed advice that spent nothing."""
+        try:
+            connection = await self._connection()
+        except AdvisorError as error:
+            return Advice(
+                round=request.round,
+                outcome="failed",
+                condition_reason=error.reason,
+                message=str(error)[:2000],
+                model=self._spec.model,
+                usage=AdviceUsage(calls=0),
+                at=self._clock.now(),
+            )
+        if self._advisor is None or connection != self._connected_to:
+            self._advisor, self._connected_to = LLMAdvisor(connection, now=self._clock.now), connection
+        return await self._advisor.ask(request)
+
+    async def _connection(self) -> LLMConnection:
+        document, reference = connection_document(self._spec), self._spec.api_key_secret_ref
+        try:
+            if reference is not None:
+                return LLMConnection.parse({**document, "api_key": await self._key(reference)}, "spec.llm")
+            if self._spec.api_base is not None:
+                raise AdvisorError("NotConfigured", "spec.llm.apiBase: needs apiKeySecretRef: the operator's key stays here")
+            return LLMConnection.from_environment(document, self._environment, "spec.llm")
+        except InvalidInput as error:
+            raise AdvisorError("NotConfigured", str(error)) from None
+
+    async def _key(self, reference: KeyRef) -> str:
+        place = f"spec.llm.apiKeySecretRef: {self._namespace}/{reference.name}, key {reference.key}"
+        try:
+            secret = await self._client.find(SECRETS, self._namespace, reference.name)
+        except Forbidden:
+            raise AdvisorError("NotGranted", f"{place}: grant the operator get on this Secret") from None
+        except ClusterError as error:
+            raise AdvisorError("Unreachable", f"{place}: {error}") from None
+        encoded = (secret or {}).get("data", {}).get(reference.key)
+        if encoded is None:
+            raise AdvisorError("SecretNotFound", f"{place}: does not exist: create it")
+        try:
+            return base64.b64decode(encoded).decode()
+        except ValueError:
+            raise AdvisorError("NotConfigured", f"{place}: is not text") from None
+
+
+def connection_document(spec: LLMSpec) -> dict[str, Any]:
+    """Return the connection that a spec describes, without its key."""
+    price = spec.price
+    return {
+        "model": spec.model,
+        "api_base": spec.api_base,
+        "timeout_seconds": spec.timeout_seconds,
+        "max_output_tokens": spec.max_output_tokens,
+        "input_usd_per_million_tokens": float(price.input_usd_per_million_tokens) if price else None,
+        "output_usd_per_million_tokens": float(price.output_usd_per_million_tokens) if price else None,
+    }

@@ -1,0 +1,61 @@
+"""`/healthz` from a thread of its own: 200 only while the event loop's heartbeat is young. Started by `loop`."""
+
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+MAX_HEARTBEAT_SECONDS = 30.0
+
+
+class Heartbeat:
+    """Beaten by the event loop, read by the probe's thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+
+    def beat(self) -> None:
+        """Say that the loop turns."""
+        self._last = self._clock()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the last beat is recent enough."""
+        return self._clock() - self._last < MAX_HEARTBEAT_SECONDS
+
+
+class ProbeServer:
+    """Answers `/healthz` with 200 or 503, and anything else with 404."""
+
+    def __init__(self, heartbeat: Heartbeat, port: int) -> None:
+        self._server = ThreadingHTTPServer(("", port), _handler(heartbeat))
+        self._thread = threading.Thread(target=self._server.serve_forever, name="probes", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return self._server.server_address[1]
+
+    def start(self) -> None:
+        """Listen."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _handler(heartbeat: Heartbeat) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status = 404 if self.path != "/healthz" else 200 if heartbeat.is_alive else 503
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            """Probes are not worth a log line."""
+
+    return Handler

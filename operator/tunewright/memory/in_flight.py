@@ -1,0 +1,60 @@
+"""How many micro batches' activations a pipeline rank holds at its peak. Used by the activation and logit formulas.
+
+Closed forms of each schedule in units of a micro batch of the whole rank (all its chunks). Sources: Narayanan et al.
+2021 (arXiv 2104.04473) for 1F1B and interleaving, Qi et al. 2024 for the zero-bubble (2401.10241) and V-shaped
+(2405.15362) schedules. A micro batch whose input gradient is done, but not its weight gradient, counts
+`weight_gradient_share`.
+"""
+
+import numpy as np
+
+from tunewright.domain.config_batch import ConfigBatch, FloatArray, IntArray
+from tunewright.memory.constants import MemoryConstants
+
+
+def in_flight(
+    batch: ConfigBatch, max_ranks: int, num_micro_batches: IntArray, constants: MemoryConstants
+) -> FloatArray:
+    """Return micro batches in flight, shape (rows, max_ranks), 0 where a row has no such rank.
+
+    A schedule never holds more than the step has, so every form is capped by the number of micro batches.
+    """
+    stages = batch.pipeline_parallel_size[:, None]
+    rank = np.arange(max_ranks)[None, :]
+    share = constants.weight_gradient_share
+    forms = {
+        "1f1b": stages - rank,
+        "interleaved-1f1b": _interleaved(batch, rank),
+        "zero-bubble-h1": (stages - rank) + rank * share,
+        "zero-bubble-h2": (2 * stages - 1 - 2 * rank) + 2 * rank * share,
+        "zero-bubble-v": stages,
+        "v-half": (stages + 2) // 2,
+        "v-min": (stages + 4) // 3,
+    }
+    masks = [batch.is_("pipeline_schedule", name)[:, None] for name in forms]
+    uncapped = np.select(masks, [np.broadcast_to(form, (len(batch), max_ranks)) for form in forms.values()])
+    capped = np.minimum(uncapped, num_micro_batches[:, None])
+    return np.where(rank < stages, capped, 0).astype(np.float64)
+
+
+def _interleaved(batch: ConfigBatch, rank: IntArray) -> FloatArray:
+    """Warm-up of 2(P−1−i) + (V−1)·P chunks and the one at work, for groups of P micro batches."""
+    stages = batch.pipeline_parallel_size[:, None]
+    chunks = batch.virtual_pipeline_parallel_size[:, None]
+    held: FloatArray = (2 * (stages - 1 - rank) + (chunks - 1) * stages + 1) / chunks
+    return held
+
+
+def waiting_logit_gradients(batch: ConfigBatch, num_micro_batches: IntArray) -> IntArray:
+    """Return how many earlier micro batches' logit gradients the head's delayed weight gradients pin, per row.
+
+    H1 delays the last stage's W by P − 1 micro batches, H2 by 2P − 2; V-shaped schedules run it at once.
+    """
+    stages = batch.pipeline_parallel_size
+    delayed = np.select(
+        [batch.is_("pipeline_schedule", "zero-bubble-h1"), batch.is_("pipeline_schedule", "zero-bubble-h2")],
+        [stages - 1, 2 * stages - 2],
+        0,
+    )
+    waiting: IntArray = np.minimum(delayed, num_micro_batches - 1)
+    return waiting

@@ -1,0 +1,42 @@
+"""Logits and loss on the head's rank. Used by `estimate`.
+
+v·b·S/(C·T) elements, v padded. Megatron's cross entropy peaks at 6 bytes each whether `native` or not fused, since
+the fp32 softmax meets the bf16 logits and later the bf16 gradient; Transformer Engine's writes in place (2 bytes);
+eager torch holds three fp32 tensors. `fused` applies to Transformer Engine only.
+Zero-bubble schedules delay the head's weight gradient, which keeps the logit gradients of earlier micro batches.
+"""
+
+import numpy as np
+
+from tunewright.domain.config_batch import ConfigBatch, FloatArray
+from tunewright.domain.degrees import Degrees
+from tunewright.domain.problem import TuningProblem
+from tunewright.memory.constants import MemoryConstants
+from tunewright.memory.in_flight import waiting_logit_gradients
+from tunewright.memory.placement import padded_vocabulary
+
+
+def logits_bytes(
+    problem: TuningProblem, batch: ConfigBatch, degrees: Degrees, constants: MemoryConstants
+) -> tuple[FloatArray, FloatArray]:
+    """Return the peak of one micro batch's loss and the gradients that wait, each of shape (rows,).
+
+    Prediction depths compute their losses one after the other, but the gradients of all wait for backward.
+    """
+    tensor = batch.tensor_parallel_size
+    elements = padded_vocabulary(problem.model, tensor) / tensor * degrees.tokens_per_micro_batch
+    element_bytes = np.where(batch.is_("precision", "fp32"), 4.0, 2.0)
+    waiting = waiting_logit_gradients(batch, degrees.num_micro_batches)
+    passes = 1 + problem.model.num_multi_token_prediction_layers
+    peak = elements * (_peak_bytes(problem, batch, constants) + (passes - 1) * element_bytes)
+    return peak, elements * element_bytes * waiting * passes
+
+
+def _peak_bytes(problem: TuningProblem, batch: ConfigBatch, constants: MemoryConstants) -> FloatArray:
+    """Bytes per logit at the worst moment of the loss, per row."""
+    fp32 = batch.is_("precision", "fp32")
+    if problem.implementation == "torch":
+        return np.full(len(batch), constants.eager_logit_bytes)
+    fused = np.where(fp32, 2 * constants.fused_logit_bytes, constants.fused_logit_bytes)
+    unfused = np.where(fp32, constants.unfused_fp32_logit_bytes, constants.unfused_logit_bytes)
+    return np.where(batch.cross_entropy_fusion == 1, fused, unfused)

@@ -1,0 +1,99 @@
+"""Seconds of collectives: alpha-beta per link class, or the bandwidth that a trial measured. Called by the
+communication formulas.
+
+Message sizes are the bytes of the full buffer of one rank: what a rank holds after an all-gather, before a
+reduce-scatter, of an all-reduce, and all that it sends (its own share included) in an all-to-all. Large groups over
+several domains run hierarchically: each link class carries its part at the same time, so the slower one counts.
+Ring terms: Thakur et al. 2005; 2(n−1)/n for an all-reduce.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tunewright.domain.config_batch import FloatArray
+from tunewright.domain.hardware import Cluster
+from tunewright.performance.placement import Group, domain_size
+from tunewright.trial_protocol.report import CollectiveTiming
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """The network of a cluster, with the collectives that a trial timed inside a node."""
+
+    cluster: Cluster
+    measured: Sequence[CollectiveTiming] = field(default=())
+
+    def all_gather(self, group: Group, size_bytes: FloatArray) -> FloatArray:
+        """Return the time to gather `size_bytes` on every rank."""
+        return self._measured_or("all-gather", group, size_bytes, self._ring(group, size_bytes))
+
+    def reduce_scatter(self, group: Group, size_bytes: FloatArray) -> FloatArray:
+        """Return the time to reduce `size_bytes` of every rank to a share each."""
+        return self._measured_or("reduce-scatter", group, size_bytes, self._ring(group, size_bytes))
+
+    def all_reduce(self, group: Group, size_bytes: FloatArray) -> FloatArray:
+        """Return the time to sum `size_bytes` over the ranks: a reduce-scatter and an all-gather."""
+        return self._measured_or("all-reduce", group, size_bytes, 2.0 * self._ring(group, size_bytes))
+
+    def all_to_all(self, group: Group, size_bytes: FloatArray) -> FloatArray:
+        """Return the time in which each rank sends an equal part of `size_bytes` to every rank."""
+        inside = size_bytes * (group.inside - 1) / group.size
+        outside = size_bytes * (group.size - group.inside) / group.size
+        modelled = self.exchange(group, inside, outside)
+        return self._measured_or("all-to-all", group, size_bytes, modelled)
+
+    def exchange(self, group: Group, inside_bytes: FloatArray, outside_bytes: FloatArray) -> FloatArray:
+        """Return the time in which each rank sends given bytes inside its domain and to other domains."""
+        network = self.cluster.network
+        slower = np.maximum(inside_bytes / self._inside_rate(group), outside_bytes / self._outside_rate())
+        seconds: FloatArray = slower + self._latency(group, network.latency_seconds)
+        return np.where(group.size > 1, seconds, 0.0)
+
+    def send_receive(self, group: Group, size_bytes: FloatArray) -> FloatArray:
+        """Return the time of one point-to-point message between two ranks of `group`."""
+        near = group.inside > 1
+        link = np.where(near, self._pair_rate(), self._outside_rate())
+        accelerator, network = self.cluster.accelerator, self.cluster.network
+        latency = np.where(near, accelerator.scale_up_latency_seconds, network.latency_seconds)
+        modelled = np.where(group.size > 1, size_bytes / link + latency, 0.0)
+        return self._measured_or("send-receive", group, size_bytes, modelled)
+
+    def _ring(self, group: Group, size_bytes: FloatArray) -> FloatArray:
+        inside = size_bytes * (group.inside - 1) / group.inside / self._inside_rate(group)
+        # Every rank of a domain has its own network port, so each carries 1/inside of what leaves the domain.
+        outside = size_bytes / group.inside * (group.outside - 1) / group.outside / self._outside_rate()
+        return np.maximum(inside, outside) + self._latency(group, self.cluster.network.latency_seconds)
+
+    def _latency(self, group: Group, network_seconds: float) -> FloatArray:
+        inside = self.cluster.accelerator.scale_up_latency_seconds * np.sqrt(group.inside - 1.0)
+        outside = network_seconds * np.ceil(np.log2(np.maximum(group.outside, 1)))
+        return np.asarray(inside + outside, dtype=np.float64)
+
+    def _inside_rate(self, group: Group) -> FloatArray:
+        """Bytes per second of one rank inside its domain; in a mesh a group of n uses n−1 of the links."""
+        accelerator = self.cluster.accelerator
+        rate = accelerator.scale_up_bytes_per_second * accelerator.scale_up_efficiency
+        if not accelerator.scale_up_is_mesh:
+            return np.full(np.shape(group.size), rate)
+        links = max(domain_size(self.cluster) - 1, accelerator.scale_up_domain - 1, 1)
+        return rate * np.maximum(group.inside - 1, 1) / links
+
+    def _pair_rate(self) -> float:
+        accelerator = self.cluster.accelerator
+        rate = accelerator.scale_up_bytes_per_second * accelerator.scale_up_efficiency
+        return rate / max(accelerator.scale_up_domain - 1, 1) if accelerator.scale_up_is_mesh else rate
+
+    def _outside_rate(self) -> float:
+        return self.cluster.network.bytes_per_second_per_gpu * self.cluster.network.efficiency
+
+    def _measured_or(self, operation: str, group: Group, size_bytes: FloatArray, modelled: FloatArray) -> FloatArray:
+        """Replace the model by the bandwidth of a timed message, for groups of its size inside one domain."""
+        seconds = modelled
+        for timed in self.measured:
+            if timed.operation != operation or timed.timing.seconds <= 0:
+                continue
+            same = (group.size == timed.ranks) & (group.inside == timed.ranks)
+            seconds = np.where(same, size_bytes * (timed.timing.seconds / timed.bytes), seconds)
+        return np.asarray(seconds, dtype=np.float64)

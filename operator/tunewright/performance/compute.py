@@ -1,0 +1,107 @@
+"""Analytic layer times: the roofline of every part of a layer, put together with recomputation. Called by `step`.
+
+Rows with the same profile key have the same times, so each distinct key is computed once.
+"""
+
+import numpy as np
+
+from tunewright.domain.config_batch import ConfigBatch, FloatArray
+from tunewright.domain.problem import TuningProblem
+from tunewright.performance.constants import Efficiency
+from tunewright.performance.gemm import Device
+from tunewright.performance.layer_times import LayerTimes
+from tunewright.performance.modules import LayerParts, ModuleTimes
+from tunewright.performance.profile_key import profile_groups
+
+
+def analytic_layer_times(
+    problem: TuningProblem, batch: ConfigBatch, efficiency: Efficiency | None = None
+) -> LayerTimes:
+    """Return the modelled layer times of every row."""
+    first, index = profile_groups(problem, batch)
+    distinct = batch.take(first)
+    eager = problem.implementation == "torch"
+    device = Device(problem.cluster.accelerator, efficiency or Efficiency(), distinct, eager)
+    return _layer_times(problem, device).take(index)
+
+
+def _layer_times(problem: TuningProblem, device: Device) -> LayerTimes:
+    parts = LayerParts(problem, device)
+    attention = _Attention(parts)
+    dense, dense_again = _dense(problem, device.batch, parts, attention)
+    moe, moe_again = _moe(problem, device.batch, parts, attention)
+    head, embedding = parts.head(), parts.embedding()
+    return LayerTimes(
+        dense_forward=dense.forward,
+        dense_backward_input=dense.backward_input + dense_again,
+        dense_backward_weight=dense.backward_weight,
+        dense_recompute=dense_again,
+        dense_core_forward=attention.core.forward,
+        moe_forward=moe.forward,
+        moe_backward_input=moe.backward_input + moe_again,
+        moe_backward_weight=moe.backward_weight,
+        moe_recompute=moe_again,
+        embedding_forward=embedding.forward,
+        embedding_backward_input=embedding.backward_input,
+        embedding_backward_weight=embedding.backward_weight,
+        head_forward=head.forward,
+        head_backward_input=head.backward_input,
+        head_backward_weight=head.backward_weight,
+        optimizer_seconds_per_parameter=_optimizer(device),
+    )
+
+
+class _Attention:
+    """The attention half of a layer, with norms and launch floor."""
+
+    def __init__(self, parts: LayerParts) -> None:
+        self.core = parts.core()
+        self.norms = parts.norms()
+        self.up = parts.up_projections()
+        self.whole = parts.projections() + self.up + self.core + self.norms + parts.small_kernels()
+
+    def again(self, batch: ConfigBatch) -> FloatArray:
+        """Return what selective recomputation of attention modules runs again."""
+        again: FloatArray = (
+            batch.recomputes("core_attn") * self.core.forward
+            + batch.recomputes("layernorm") * self.norms.forward / 2
+            + batch.recomputes("mla_up_proj") * self.up.forward
+        )
+        return again
+
+
+def _dense(
+    problem: TuningProblem, batch: ConfigBatch, parts: LayerParts, attention: _Attention
+) -> tuple[ModuleTimes, FloatArray]:
+    if not problem.model.num_dense_layers:
+        return parts.nothing(), parts.nothing().forward
+    mlp = parts.dense_mlp(problem.model.ffn_hidden_size)
+    layer = attention.whole + mlp
+    selective = attention.again(batch) + batch.recomputes("mlp") * mlp.forward
+    return layer, _with_full(batch, layer, selective)
+
+
+def _moe(
+    problem: TuningProblem, batch: ConfigBatch, parts: LayerParts, attention: _Attention
+) -> tuple[ModuleTimes, FloatArray]:
+    if not problem.model.num_moe_layers:
+        return parts.nothing(), parts.nothing().forward
+    activation, shared = parts.expert_activation(), parts.shared_experts()
+    routed = parts.router() + parts.experts() + activation
+    layer = attention.whole + routed + shared
+    whole = batch.recomputes("moe")
+    selective = attention.again(batch) + whole * (routed + shared).forward
+    selective += (~whole & batch.recomputes("moe_act")) * activation.forward
+    selective += (~whole & batch.recomputes("shared_experts")) * shared.forward
+    return layer, _with_full(batch, layer, selective)
+
+
+def _with_full(batch: ConfigBatch, layer: ModuleTimes, selective: FloatArray) -> FloatArray:
+    return np.where(batch.is_("recompute_granularity", "full"), layer.forward, selective)
+
+
+def _optimizer(device: Device) -> FloatArray:
+    efficiency = device.efficiency
+    share = efficiency.optimizer_hbm if not device.eager else device.accelerator.hbm_efficiency
+    rate = device.accelerator.hbm_bytes_per_second * share
+    return np.full(len(device.batch), efficiency.optimizer_bytes_per_parameter / rate)

@@ -1,0 +1,99 @@
+"""Seconds of what happens once per step on each pipeline rank: gradient reduction, parameter gather, optimizer.
+
+Called by `step`. The widest rank of the pipeline counts. Sources: Megatron-LM's distributed optimizer, torch FSDP2.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunewright.domain.config_batch import ConfigBatch, FloatArray
+from tunewright.domain.degrees import Degrees
+from tunewright.domain.parameters import ParameterCounts
+from tunewright.domain.pipeline_layout import StageTable
+from tunewright.domain.problem import TuningProblem
+from tunewright.performance.collectives import Collectives
+from tunewright.performance.placement import Group, Groups
+
+_Collective = Callable[[Group, FloatArray], FloatArray]
+
+GRADIENT_BYTES = 4.0
+"""Megatron reduces fp32 gradients."""
+PARAMETER_BYTES = 2.0
+SHARDED_GRADIENT_BYTES = 2.0
+"""FSDP2 reduces in bf16 here: its default when parameters are bf16."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankParameters:
+    """Parameters that one pipeline rank holds, shape (rows, ranks): shared by data ranks, and routed experts."""
+
+    shared: FloatArray
+    routed: FloatArray
+
+    @classmethod
+    def of(cls, problem: TuningProblem, batch: ConfigBatch, table: StageTable) -> "RankParameters":
+        """Count the parameters of every pipeline rank after the tensor and expert split."""
+        counts = ParameterCounts.of(problem.model)
+        dense, moe = table.per_rank()
+        tensor = batch.tensor_parallel_size[:, None].astype(np.float64)
+        shared = dense * (counts.dense_layer.replicated + counts.dense_layer.tensor_split / tensor)
+        shared = shared + moe * (counts.moe_layer.replicated + counts.moe_layer.tensor_split / tensor)
+        rank = np.arange(table.max_ranks)[None, :]
+        head = table.head_rank()[:, None]
+        shared = shared + (rank == 0) * (counts.embedding / tensor + counts.position_embedding)
+        output = counts.head if counts.head else counts.embedding * (head > 0)
+        shared = shared + (rank == head) * (output / tensor + counts.final_norm)
+        split = batch.expert_parallel_size * batch.expert_tensor_parallel_size
+        routed = moe * counts.moe_layer.expert_parameters_total / split[:, None]
+        return cls(shared=shared, routed=routed)
+
+
+@dataclass(frozen=True, eq=False)
+class DataSeconds:
+    """Per row, before any overlap. FSDP2 pays its collectives for each micro batch, the others once per step."""
+
+    gradient_reduction: FloatArray
+    parameter_gather: FloatArray
+    updated_parameters: FloatArray
+    """Parameters whose optimizer state this rank holds, on its widest pipeline rank."""
+    held_parameters: FloatArray
+
+
+def data_seconds(
+    problem: TuningProblem, batch: ConfigBatch, table: StageTable, groups: Groups, collectives: Collectives
+) -> DataSeconds:
+    """Return the data-parallel work of the widest pipeline rank of every row."""
+    parameters = RankParameters.of(problem, batch, table)
+    shared, routed = _widest(parameters)
+    distributed, sharded = batch.is_("optimizer", "distributed"), batch.is_("optimizer", "fsdp2")
+    width = np.where(batch.is_("precision", "fp32"), 4.0, PARAMETER_BYTES)
+    gradient = np.where(sharded, np.where(width > PARAMETER_BYTES, width, SHARDED_GRADIENT_BYTES), GRADIENT_BYTES)
+    scatter = _over_groups(collectives.reduce_scatter, groups, shared * gradient, routed * gradient)
+    reduce = _over_groups(collectives.all_reduce, groups, shared * gradient, routed * gradient)
+    gather = _over_groups(collectives.all_gather, groups, shared * width, routed * width)
+    spread = distributed | sharded
+    degrees = Degrees.of(problem, batch)
+    data = degrees.data_parallel_size * batch.context_parallel_size
+    updated = np.where(spread, shared / data + routed / degrees.expert_data_parallel_size, shared + routed)
+    per_step = np.where(sharded, degrees.num_micro_batches, 1)
+    return DataSeconds(
+        gradient_reduction=np.where(spread, scatter, reduce) * per_step,
+        parameter_gather=np.where(spread, gather, 0.0) * np.where(sharded, 2, 1) * per_step,
+        updated_parameters=updated,
+        held_parameters=np.where(sharded, updated, shared + routed),
+    )
+
+
+def _widest(parameters: RankParameters) -> tuple[FloatArray, FloatArray]:
+    rank = (parameters.shared + parameters.routed).argmax(axis=1)[:, None]
+    shared = np.take_along_axis(parameters.shared, rank, axis=1)[:, 0]
+    routed = np.take_along_axis(parameters.routed, rank, axis=1)[:, 0]
+    return shared, routed
+
+
+def _over_groups(
+    collective: _Collective, groups: Groups, shared_bytes: FloatArray, routed_bytes: FloatArray
+) -> FloatArray:
+    return collective(groups.data, shared_bytes) + collective(groups.expert_data, routed_bytes)

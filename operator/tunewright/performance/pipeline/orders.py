@@ -1,0 +1,98 @@
+"""The static order of operations that each schedule gives each pipeline rank. Called by `graph`.
+
+An operation is (kind, chunk, micro batch). In schedules that do not split the backward pass, `BACKWARD` stands for
+both gradients and there is no `WEIGHT`. Orders are made for equal times and never adapted: a schedule's name must not
+mean a better schedule than the one that will run. Sources: Narayanan et al. 2021 (arXiv 2104.04473) for 1F1B and
+interleaving, Qi et al. 2024 (2401.10241) for zero bubble.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from tunewright.domain.training_config import PipelineSchedule
+from tunewright.performance.pipeline import v_shaped
+from tunewright.performance.pipeline.operation import BACKWARD, FORWARD, WEIGHT, Operation, RankOrders
+
+_SPLIT = frozenset({"zero-bubble-h1", "zero-bubble-h2", "zero-bubble-v", "v-half", "v-min"})
+
+
+def splits_backward(schedule: PipelineSchedule) -> bool:
+    """Return whether input and weight gradients are operations of their own."""
+    return schedule in _SPLIT
+
+
+@lru_cache(maxsize=1024)
+def rank_orders(schedule: PipelineSchedule, ranks: int, chunks: int, micro_batches: int) -> RankOrders:
+    """Return the operations of every rank, in order.
+
+    Interleaving needs `micro_batches` to be a multiple of `ranks`; V-shaped schedules have two chunks and the others,
+    but for interleaving, one: `chunks` is ignored there.
+    """
+    return _BUILDERS[schedule](ranks, chunks, micro_batches)
+
+
+def _one_forward_one_backward(ranks: int, _: int, micro_batches: int) -> RankOrders:
+    return tuple(_alternate(micro_batches, ranks - 1 - rank, None) for rank in range(ranks))
+
+
+def _zero_bubble_h1(ranks: int, _: int, micro_batches: int) -> RankOrders:
+    """As many forward passes ahead as 1F1B; rank i delays its weight gradients by i micro batches."""
+    return tuple(_alternate(micro_batches, ranks - 1 - rank, rank) for rank in range(ranks))
+
+
+def _zero_bubble_h2(ranks: int, _: int, micro_batches: int) -> RankOrders:
+    """Twice as far ahead as 1F1B, so that no rank waits for the first backward pass; delays of 2i."""
+    return tuple(_alternate(micro_batches, 2 * (ranks - 1 - rank), 2 * rank) for rank in range(ranks))
+
+
+def _alternate(micro_batches: int, ahead: int, weight_delay: int | None) -> tuple[Operation, ...]:
+    """One rank: `ahead` forward passes, then one forward and one backward in turn until both are done."""
+    forwards = min(ahead, micro_batches)
+    order: list[Operation] = [(FORWARD, 0, index) for index in range(forwards)]
+    for index in range(micro_batches):
+        if forwards < micro_batches:
+            order.append((FORWARD, 0, forwards))
+            forwards += 1
+        order.append((BACKWARD, 0, index))
+        if weight_delay is not None and index >= weight_delay:
+            order.append((WEIGHT, 0, index - weight_delay))
+    if weight_delay is not None:
+        order += [(WEIGHT, 0, index) for index in range(max(0, micro_batches - weight_delay), micro_batches)]
+    return tuple(order)
+
+
+def _interleaved(ranks: int, chunks: int, micro_batches: int) -> RankOrders:
+    """Groups of P micro batches pass through chunk after chunk; backward takes the chunks in reverse."""
+    forward = _in_groups(ranks, range(chunks), micro_batches)
+    backward = _in_groups(ranks, range(chunks - 1, -1, -1), micro_batches)
+    return tuple(_interleave(forward, backward, 2 * (ranks - 1 - rank) + (chunks - 1) * ranks) for rank in range(ranks))
+
+
+def _in_groups(ranks: int, chunks: range, micro_batches: int) -> list[tuple[int, int]]:
+    return [
+        (chunk, start + offset)
+        for start in range(0, micro_batches, ranks)
+        for chunk in chunks
+        for offset in range(ranks)
+    ]
+
+
+def _interleave(forward: list[tuple[int, int]], backward: list[tuple[int, int]], ahead: int) -> tuple[Operation, ...]:
+    ahead = min(ahead, len(forward))
+    order: list[Operation] = [(FORWARD, *step) for step in forward[:ahead]]
+    for position, step in enumerate(backward):
+        if ahead + position < len(forward):
+            order.append((FORWARD, *forward[ahead + position]))
+        order.append((BACKWARD, *step))
+    return tuple(order)
+
+
+_BUILDERS: Mapping[PipelineSchedule, Callable[[int, int, int], RankOrders]] = {
+    "1f1b": _one_forward_one_backward,
+    "interleaved-1f1b": _interleaved,
+    "zero-bubble-h1": _zero_bubble_h1,
+    "zero-bubble-h2": _zero_bubble_h2,
+    "zero-bubble-v": v_shaped.zero_bubble_v,
+    "v-half": v_shaped.v_half,
+    "v-min": v_shaped.v_min,
+}

@@ -1,0 +1,146 @@
+"""Duration of the pipeline phase for many rows: a longest path over the static order, all rows of a shape at once.
+
+Called by `step`. Rows that share schedule, P, V and number of micro batches run together. Beyond `4·P` micro batches
+a schedule is periodic: the rest is extended by the slope of its steady state.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunewright.domain.config_batch import BoolArray, ConfigBatch, FloatArray, IntArray
+from tunewright.domain.training_config import PIPELINE_SCHEDULES, V_SHAPED_SCHEDULES, PipelineSchedule
+from tunewright.performance.pipeline.graph import Graph, graph_of
+from tunewright.performance.pipeline.orders import splits_backward
+
+PERIODS_SIMULATED = 4
+"""Micro batches that are simulated at most, in units of P, but for the remainder of M divided by P."""
+
+_MAX_ELEMENTS = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class StageTimes:
+    """Seconds per micro batch of every row, rank and chunk, shape (rows, ranks, chunks), and of one hop, (rows,)."""
+
+    forward: FloatArray
+    backward_input: FloatArray
+    backward_weight: FloatArray
+    hop: FloatArray
+
+    def total(self) -> FloatArray:
+        """Return the work of a rank per micro batch, shape (rows, ranks)."""
+        work: FloatArray = (self.forward + self.backward_input + self.backward_weight).sum(axis=2)
+        return work
+
+
+def pipeline_seconds(batch: ConfigBatch, times: StageTimes, num_micro_batches: IntArray) -> FloatArray:
+    """Return the seconds from the first forward to the last backward pass of a step, per row."""
+    single = batch.pipeline_parallel_size == 1
+    seconds = np.where(single, times.total()[:, 0] * num_micro_batches, 0.0)
+    for shape, rows in _groups(batch, num_micro_batches, ~single):
+        seconds[rows] = _simulate_group(shape, rows, times, num_micro_batches[rows])
+    return seconds
+
+
+@dataclass(frozen=True)
+class _Shape:
+    schedule: PipelineSchedule
+    ranks: int
+    chunks: int
+    micro_batches: int
+    """Simulated ones."""
+    is_own_chunks: bool
+    """False where a row's virtual pipeline size is not its schedule's: illegal, its work is spread evenly."""
+
+
+def _groups(batch: ConfigBatch, micro_batches: IntArray, selected: BoolArray) -> Iterator[tuple[_Shape, IntArray]]:
+    """Yield each distinct shape with the indices of its rows."""
+    interleaved = batch.is_("pipeline_schedule", "interleaved-1f1b")
+    v_shaped = batch.is_("pipeline_schedule", *V_SHAPED_SCHEDULES)
+    chunks = np.where(interleaved, batch.virtual_pipeline_parallel_size, np.where(v_shaped, 2, 1))
+    ranks = batch.pipeline_parallel_size
+    whole = _whole_groups(ranks, micro_batches, interleaved)
+    cap = PERIODS_SIMULATED * ranks
+    simulated = np.where(whole > cap, cap + whole % ranks, whole)
+    own = batch.virtual_pipeline_parallel_size == chunks
+    key = ((batch.columns["pipeline_schedule"] * 8192 + ranks) * 512 + chunks) * 2 + own
+    key = key * 2**20 + np.minimum(simulated, 2**20 - 1)
+    distinct, inverse = np.unique(np.where(selected, key, -1), return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    bounds = np.searchsorted(inverse[order], np.arange(len(distinct) + 1))
+    for value, start, stop in zip(distinct, bounds[:-1], bounds[1:], strict=True):
+        if value >= 0:
+            rows = order[start:stop]
+            row = int(rows[0])
+            schedule = PIPELINE_SCHEDULES[int(batch.columns["pipeline_schedule"][row])]
+            yield _Shape(schedule, int(ranks[row]), int(chunks[row]), int(simulated[row]), bool(own[row])), rows
+
+
+def _whole_groups(ranks: IntArray, micro_batches: IntArray, interleaved: BoolArray) -> IntArray:
+    """Interleaving runs in groups of P micro batches; a launcher accepts no other count, so a rest is rounded up."""
+    rounded: IntArray = np.where(interleaved, -(-micro_batches // ranks) * ranks, micro_batches)
+    return rounded
+
+
+def _simulate_group(shape: _Shape, rows: IntArray, times: StageTimes, micro_batches: IntArray) -> FloatArray:
+    graph = graph_of(shape.schedule, shape.ranks, shape.chunks, shape.micro_batches)
+    step = max(1, _MAX_ELEMENTS // graph.num_operations)
+    parts = [
+        _run(shape, graph, rows[start : start + step], times, micro_batches[start : start + step])
+        for start in range(0, len(rows), step)
+    ]
+    return np.concatenate(parts)
+
+
+def _run(shape: _Shape, graph: Graph, rows: IntArray, times: StageTimes, micro_batches: IntArray) -> FloatArray:
+    forward = _by_stage(times.forward, rows, shape)
+    backward = _by_stage(times.backward_input, rows, shape)
+    weight = _by_stage(times.backward_weight, rows, shape)
+    if not splits_backward(shape.schedule):
+        backward, weight = backward + weight, np.zeros_like(weight)
+    hops = graph.crosses_ranks[:, None] * times.hop[rows][None, :]
+    ready, end = longest_path(graph, np.concatenate([forward, backward]), weight, hops)
+    beyond = np.maximum(micro_batches - shape.micro_batches, 0)
+    if not beyond.any():
+        return end
+    late = shape.micro_batches - 2 * shape.ranks - 1
+    finished = ready[graph.first_stage_backward[[late, late - shape.ranks]]]
+    busiest = times.total()[rows].max(axis=1)
+    extended: FloatArray = end + beyond * np.maximum((finished[0] - finished[1]) / shape.ranks, busiest)
+    return extended
+
+
+def _by_stage(values: FloatArray, rows: IntArray, shape: _Shape) -> FloatArray:
+    """Select rows and give them the schedule's number of chunks, shape (ranks·chunks, rows)."""
+    chosen = values[rows][:, : shape.ranks]
+    if shape.chunks == 1:
+        chosen = chosen.sum(axis=2, keepdims=True)
+    elif not shape.is_own_chunks:
+        chosen = np.repeat(chosen.sum(axis=2, keepdims=True) / shape.chunks, shape.chunks, axis=2)
+    return np.ascontiguousarray(chosen[:, :, : shape.chunks].reshape(len(rows), -1).T)
+
+
+def longest_path(
+    graph: Graph, durations: FloatArray, weight: FloatArray, hops: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Run the graph: returns when each operation's result has arrived, (operations, rows), and the last end, (rows,).
+
+    `durations` and `hops` have shape (2·P·V, rows), `weight` (P·V, rows).
+    """
+    rows = durations.shape[1]
+    weight_of_rank = weight.reshape(graph.num_ranks, -1, rows)
+    ready = np.zeros((graph.num_operations + 1, rows))
+    free = np.zeros((graph.num_ranks, rows))
+    first = 0
+    for level in graph.levels:
+        end = np.maximum(ready[level.predecessors], free[level.ranks])
+        end += durations[level.durations]
+        last = first + len(level.ranks)
+        np.add(end, hops[level.durations], out=ready[first:last])
+        if level.weights is not None:
+            end += np.einsum("ic,icr->ir", level.weights, weight_of_rank[level.ranks])
+        free[level.ranks] = end
+        first = last
+    return ready, free.max(axis=0)

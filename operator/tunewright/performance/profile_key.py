@@ -1,0 +1,77 @@
+"""What a single-node profile depends on, so that a profile is never taken twice. Called by planner and `compute`.
+
+Per-rank shapes (model, micro batch, sequence and context slice, tensor and expert split), precision, dispatcher,
+recomputation, implementation, sync-free stage, loss fusion. Schedule, pipeline depth, data parallelism and overlap
+enter a projection by simulation and are not part of it.
+"""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunewright.domain.config_batch import ConfigBatch, IntArray
+from tunewright.domain.problem import TuningProblem
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.domain.value import canonical_json
+
+KEY_FIELDS = (
+    "tensor_parallel_size",
+    "context_parallel_size",
+    "expert_parallel_size",
+    "expert_tensor_parallel_size",
+    "micro_batch_size",
+    "recompute_granularity",
+    "recompute_modules",
+    "moe_dispatcher",
+    "precision",
+    "cross_entropy_fusion",
+    "sync_free_stage",
+)
+"""Fields that change what one rank computes or sends inside the node. How many layers of a chunk `full` recomputes
+changes no layer's time: it enters the projection."""
+
+
+def profile_groups(problem: TuningProblem, batch: ConfigBatch) -> tuple[IntArray, IntArray]:
+    """Return the first row of each distinct profile key, and for every row the position of its key there."""
+    combined = np.zeros(len(batch), dtype=np.int64)
+    for name in _fields(problem):
+        _, codes = np.unique(batch.columns[name], return_inverse=True)
+        _, combined = np.unique(combined * (int(codes.max(initial=0)) + 1) + codes.reshape(-1), return_inverse=True)
+    _, first, index = np.unique(combined.reshape(-1), return_index=True, return_inverse=True)
+    return first.astype(np.int64), index.reshape(-1).astype(np.int64)
+
+
+def profile_keys(problem: TuningProblem, batch: ConfigBatch) -> NDArray[np.object_]:
+    """Return the profile key of every row as 16 hexadecimal digits, equal exactly where the profile is the same."""
+    first, index = profile_groups(problem, batch)
+    keys = [_digest(problem, batch.config(int(row))) for row in first]
+    return np.array(keys, dtype=object)[index]
+
+
+def profile_key(problem: TuningProblem, config: TrainingConfig) -> str:
+    """Return the profile key of one configuration."""
+    return str(profile_keys(problem, ConfigBatch.of([config]))[0])
+
+
+def _fields(problem: TuningProblem) -> tuple[str, ...]:
+    """Without experts, the fields that only concern experts do not tell profiles apart."""
+    if problem.model.is_moe:
+        return KEY_FIELDS
+    expert_only = {"expert_parallel_size", "expert_tensor_parallel_size", "moe_dispatcher", "sync_free_stage"}
+    return tuple(name for name in KEY_FIELDS if name not in expert_only)
+
+
+def _digest(problem: TuningProblem, config: TrainingConfig) -> str:
+    parts = config.to_json()
+    names = {name: TrainingConfig.model_fields[name].alias or name for name in _fields(problem)}
+    facts = {
+        "config": {alias: parts.get(alias) for alias in names.values()},
+        "model": problem.model.to_json(),
+        "sequenceLength": problem.sequence_length,
+        "implementation": problem.implementation,
+        "routingImbalance": problem.routing_imbalance,
+        "accelerator": problem.cluster.accelerator.name,
+        "gpusPerNode": problem.cluster.gpus_per_node,
+    }
+    return hashlib.sha256(canonical_json(facts).encode()).hexdigest()[:16]

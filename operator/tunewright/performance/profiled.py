@@ -1,0 +1,66 @@
+"""Layer times from a trial's profile; what the profile lacks is modelled, and named. Called by `projection`."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tunewright.domain.config_batch import ConfigBatch, FloatArray
+from tunewright.domain.problem import TuningProblem
+from tunewright.performance.compute import analytic_layer_times
+from tunewright.performance.constants import Efficiency
+from tunewright.performance.layer_times import LayerTimes
+from tunewright.trial_protocol.report import LayerTiming, Profile
+
+
+@dataclass(frozen=True, eq=False)
+class ProfiledTimes:
+    """The times, the parts that had to be modelled, and the widest spread of those that were timed."""
+
+    times: LayerTimes
+    modelled: tuple[str, ...]
+    spread: float
+
+
+def profiled_layer_times(
+    problem: TuningProblem, batch: ConfigBatch, profile: Profile, efficiency: Efficiency | None = None
+) -> ProfiledTimes:
+    """Take the times of every row of `batch` (all of the profile's key) from `profile`."""
+    times = analytic_layer_times(problem, batch, efficiency)
+    expected = {
+        "dense": (problem.model.num_dense_layers > 0, profile.dense_layer),
+        "moe": (problem.model.num_moe_layers > 0, profile.moe_layer),
+        "embedding": (True, profile.embedding),
+        "head": (True, profile.head),
+    }
+    modelled = [kind for kind, (needed, timing) in expected.items() if needed and timing is None]
+    for kind, (_, timing) in expected.items():
+        if timing is not None:
+            times = _with_timing(times, kind, timing)
+    if profile.optimizer_seconds_per_parameter > 0:
+        seconds = np.full(len(batch), profile.optimizer_seconds_per_parameter)
+        times = replace(times, optimizer_seconds_per_parameter=seconds)
+    else:
+        modelled.append("optimizer")
+    timed = [timing for _, timing in expected.values() if timing is not None]
+    return ProfiledTimes(times, tuple(modelled), max((_spread(timing) for timing in timed), default=0.0))
+
+
+def _with_timing(times: LayerTimes, kind: str, timing: LayerTiming) -> LayerTimes:
+    forward: FloatArray = getattr(times, f"{kind}_forward")
+    backward: FloatArray = getattr(times, f"{kind}_backward_input")
+    columns = {
+        f"{kind}_forward": np.full_like(forward, timing.forward.seconds),
+        f"{kind}_backward_input": np.full_like(forward, timing.backward_input.seconds),
+        f"{kind}_backward_weight": np.full_like(forward, timing.backward_weight.seconds),
+    }
+    if kind in ("dense", "moe"):
+        # A profile times the recomputation with the input gradient: the model says which share it is.
+        share = getattr(times, f"{kind}_recompute") / np.maximum(backward, 1e-30)
+        columns[f"{kind}_recompute"] = share * timing.backward_input.seconds
+        core = times.dense_core_forward / np.maximum(forward, 1e-30)
+        columns["dense_core_forward"] = core * timing.forward.seconds
+    return replace(times, **columns)
+
+
+def _spread(timing: LayerTiming) -> float:
+    return max(part.spread for part in (timing.forward, timing.backward_input, timing.backward_weight))

@@ -1,0 +1,237 @@
+"""What a run's records add up to. Folded from the ledger alone, so it can be rebuilt at any time.
+
+Called by the engine before each decision, by the summary and by replay. `fold` may continue an earlier state: then
+only new records are read.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.planner.decisions import AskAdvisor, Decision, EnterPhase, Finish, Judge, Origin, Phase, StartTrial
+from tunewright.planner.records import Advice, Header, Record, Round, SettingsChanged, TrialFinished
+from tunewright.planner.settings import PlannerSettings
+from tunewright.trial_protocol.identity import TrialKind
+from tunewright.trial_protocol.report import CONFIGURATION_FAILURES, FailureClass, TrialReport
+
+Proposal = StartTrial | Judge
+
+
+@dataclass
+class Attempt:
+    """One try at a trial. `finished` is None while it runs."""
+
+    number: int
+    reserved_gpu_seconds: float
+    finished: TrialFinished | None = None
+
+
+@dataclass
+class Trial:
+    """One trial with all its attempts."""
+
+    start: StartTrial
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Its identifier, such as t0007."""
+        return self.start.trial
+
+    @property
+    def kind(self) -> TrialKind:
+        """Profile or measure."""
+        return self.start.kind
+
+    @property
+    def config(self) -> TrainingConfig:
+        """What is tried."""
+        return self.start.config
+
+    @property
+    def origin(self) -> Origin:
+        """Who proposed it."""
+        return self.start.origin
+
+    @property
+    def running(self) -> bool:
+        """Whether an attempt is started and not finished."""
+        return self.attempts[-1].finished is None
+
+    @property
+    def finished(self) -> TrialFinished | None:
+        """The end of the last attempt."""
+        return self.attempts[-1].finished
+
+    @property
+    def report(self) -> TrialReport | None:
+        """The report of a trial that succeeded."""
+        return self.finished.report if self.finished is not None and self.failure is None else None
+
+    @property
+    def failure(self) -> FailureClass | None:
+        """Why the last attempt failed; None while it runs or when it succeeded."""
+        if self.finished is None:
+            return None
+        reported = self.finished.report.failure if self.finished.report else "ResultMissing"
+        return self.finished.failure or reported
+
+    @property
+    def gpu_seconds(self) -> float:
+        """What all attempts used; those that still run count with their reservation."""
+        return sum(
+            attempt.reserved_gpu_seconds if attempt.finished is None else attempt.finished.gpu_seconds
+            for attempt in self.attempts
+        )
+
+
+@dataclass
+class AskedRound:
+    """A question to the advisor and its answer, if it came."""
+
+    ask: AskAdvisor
+    advice: Advice | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the answer is known to be of no use."""
+        return self.advice is not None and self.advice.outcome != "answered"
+
+
+@dataclass
+class Spent:
+    """What is used up, reservations of running trials and unanswered or lost questions included."""
+
+    gpu_seconds: float = 0.0
+    queued_seconds: float = 0.0
+    llm_calls: int = 0
+    llm_tokens: int = 0
+    llm_cost_usd: float = 0.0
+
+
+@dataclass
+class RunState:
+    """Everything that happened. Read-only for everybody but `fold`."""
+
+    header: Header | None = None
+    settings: PlannerSettings | None = None
+    phase: Phase | None = None
+    phase_reason: str = ""
+    trials: dict[str, Trial] = field(default_factory=dict)
+    finished_attempts: list[TrialFinished] = field(default_factory=list)
+    proposals: list[Proposal] = field(default_factory=list)
+    """First starts of trials and judgements, in the order in which they were decided."""
+    asked: dict[int, AskedRound] = field(default_factory=dict)
+    finish: Finish | None = None
+    elapsed_seconds: float = 0.0
+    decided_rounds: int = 0
+
+    @property
+    def running(self) -> list[Trial]:
+        """Trials with an attempt under way."""
+        return [trial for trial in self.trials.values() if trial.running]
+
+    @property
+    def profiles(self) -> list[Trial]:
+        """Profile trials, in order."""
+        return [trial for trial in self.trials.values() if trial.kind == "profile"]
+
+    @property
+    def measurements(self) -> list[Trial]:
+        """Measure trials, in order."""
+        return [trial for trial in self.trials.values() if trial.kind == "measure"]
+
+    @property
+    def judged(self) -> list[Judge]:
+        """Proposals that needed no trial."""
+        return [proposal for proposal in self.proposals if isinstance(proposal, Judge)]
+
+    @property
+    def explore_round(self) -> int:
+        """The latest round of the explore phase; 0 before the first."""
+        proposed = max((proposal.origin.round for proposal in self.proposals), default=0)
+        return max(proposed, max(self.asked, default=0))
+
+    def proposals_of(self, round_number: int) -> list[Proposal]:
+        """Return the decided proposals of one explore round."""
+        return [proposal for proposal in self.proposals if proposal.origin.round == round_number]
+
+    @property
+    def spent(self) -> Spent:
+        """What the run has used so far."""
+        spent = Spent(
+            gpu_seconds=sum(trial.gpu_seconds for trial in self.trials.values()),
+            queued_seconds=sum(attempt.queued_seconds for attempt in self.finished_attempts),
+        )
+        for asked in self.asked.values():
+            _add_llm(spent, asked)
+        return spent
+
+
+def fold(records: Iterable[Record], state: RunState | None = None) -> RunState:
+    """Add records to a state, in order; without one, start from nothing. The given state is changed and returned."""
+    state = state or RunState()
+    for record in records:
+        _apply(state, record)
+    return state
+
+
+def is_fault_of_place(failure: FailureClass) -> bool:
+    """Tell whether a failure says nothing about the configuration. A cancelled trial is nobody's fault."""
+    return failure not in CONFIGURATION_FAILURES and failure != "Cancelled"
+
+
+def _apply(state: RunState, record: Record) -> None:
+    match record:
+        case Header():
+            state.header, state.settings = record, record.settings
+        case SettingsChanged():
+            state.settings = record.settings
+        case Round():
+            state.elapsed_seconds = record.elapsed_seconds
+            state.decided_rounds += 1
+            for decision in record.decisions:
+                _apply_decision(state, decision)
+        case Advice():
+            if record.round in state.asked:
+                state.asked[record.round].advice = record
+        case TrialFinished():
+            _apply_finished(state, record)
+
+
+def _apply_decision(state: RunState, decision: Decision) -> None:
+    match decision:
+        case EnterPhase():
+            state.phase, state.phase_reason = decision.phase, decision.reason
+        case StartTrial():
+            if decision.attempt == 1:
+                state.trials[decision.trial] = Trial(decision)
+                state.proposals.append(decision)
+            attempt = Attempt(decision.attempt, decision.reserved_gpu_seconds)
+            state.trials[decision.trial].attempts.append(attempt)
+        case Judge():
+            state.proposals.append(decision)
+        case AskAdvisor():
+            state.asked[decision.round] = AskedRound(decision)
+        case Finish():
+            state.finish = decision
+
+
+def _apply_finished(state: RunState, record: TrialFinished) -> None:
+    trial = state.trials.get(record.trial)
+    for attempt in trial.attempts if trial else ():
+        if attempt.number == record.attempt and attempt.finished is None:
+            attempt.finished = record
+            state.finished_attempts.append(record)
+
+
+def _add_llm(spent: Spent, asked: AskedRound) -> None:
+    if asked.advice is None or asked.advice.outcome == "lost":
+        spent.llm_calls += asked.ask.max_calls
+        spent.llm_tokens += asked.ask.reserved_tokens
+        spent.llm_cost_usd += asked.ask.reserved_cost_usd
+        return
+    usage = asked.advice.usage
+    spent.llm_calls += usage.calls
+    spent.llm_tokens += usage.input_tokens + usage.output_tokens
+    spent.llm_cost_usd += usage.cost_usd

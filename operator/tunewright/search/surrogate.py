@@ -1,0 +1,190 @@
+"""A Gaussian process on log(observed / estimated) over the enumerated space: where the analytic model is wrong.
+
+Its prior mean is zero, so without observations it trusts the model. Called by the explore phase, which asks for the
+next proposals by expected improvement, and by the briefing, which shows its best candidates to the LLM. Deterministic:
+hyper-parameters come from a grid by marginal likelihood, scores are rounded before they are compared.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tunewright.domain.axes import AXES
+from tunewright.domain.config_batch import BoolArray, FloatArray, IntArray
+from tunewright.search.space import Space
+
+SIGNALS = (0.05, 0.1, 0.2, 0.4)
+"""Candidates for the standard deviation of the model's log error; published analytic models err by 4 to 20 %."""
+LENGTHS = (0.5, 1.0, 2.0, 4.0)
+"""Candidates for the length scale, in feature units: 1 is a factor of four in a degree, or another category."""
+DEFAULT_SIGNAL, DEFAULT_LENGTH = 0.2, 2.0
+NOISE = 0.01
+"""Relative noise of one observation."""
+LEAST_OBSERVATIONS_TO_FIT = 4
+MOST_OBSERVATIONS = 256
+MOST_CANDIDATES = 20_000
+"""Unseen rows that are scored, best estimates first: keeps a decision fast over large spaces."""
+SHORTLIST = 512
+"""Rows that compete for the second and later proposals of one call."""
+FREE_SHARE = 0.5
+"""A proposal that needs no trial is preferred while it promises at least this share of the best improvement."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What is known of one row, by projection or measurement."""
+
+    row: int
+    tokens_per_second_per_gpu: float
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One unseen row: predicted log gain over the best observation, with its uncertainty."""
+
+    row: int
+    mean_tokens_per_second_per_gpu: float
+    sigma: float
+    """Relative, one standard deviation."""
+    expected_improvement: float
+    """In log units: 0.01 is one percent over the best known."""
+
+
+class Surrogate:
+    """The process after some observations."""
+
+    def __init__(self, space: Space, observations: Sequence[Observation]) -> None:
+        self._space = space
+        self._features = _features(space)
+        self._rows = np.array([item.row for item in _informative(observations)], dtype=np.int64)
+        observed = np.array([item.tokens_per_second_per_gpu for item in _informative(observations)])
+        self._logs = np.log(space.tokens_per_second_per_gpu)
+        self._residuals = np.log(observed) - self._logs[self._rows]
+        best = max((item.tokens_per_second_per_gpu for item in observations), default=0.0)
+        self._best = float(np.log(best)) if best else float(self._logs[space.ranking[0]])
+        self._process = _fitted(self._features[self._rows], self._residuals)
+
+    def score(self, rows: IntArray) -> list[Scored]:
+        """Score rows, most promising first."""
+        mean, sigma = _predicted(self._process, self._features[rows])
+        gain = expected_improvement(self._logs[rows] + mean, sigma, self._best)
+        order = np.lexsort((rows, -self._logs[rows], -np.round(gain, 7)))
+        return [
+            Scored(int(rows[i]), float(np.exp(self._logs[rows[i]] + mean[i])), float(sigma[i]), float(gain[i]))
+            for i in order[:SHORTLIST]
+        ]
+
+    def propose(self, candidates: BoolArray, free: BoolArray, pending: Sequence[int], count: int) -> list[Scored]:
+        """Choose up to `count` rows among `candidates`, each as if the earlier ones had met their prediction.
+
+        `free` rows need no trial. `pending` rows have trials under way. Rows without promise are left out, so the
+        list may be shorter, or empty.
+        """
+        rows = self._space.ranking[candidates[self._space.ranking]][:MOST_CANDIDATES]
+        believer = self._believing(np.array(pending, dtype=np.int64))
+        chosen: list[Scored] = []
+        while len(chosen) < count and len(rows):
+            scored = believer.score(rows)
+            pick = _preferred(scored, free)
+            chosen.append(pick)
+            rows = np.array([item.row for item in scored if item.row != pick.row], dtype=np.int64)
+            believer = believer._believing(np.array([pick.row]))
+        return chosen
+
+    def _believing(self, rows: IntArray) -> "Surrogate":
+        """Return this process with its own predictions taken for observations, hyper-parameters kept."""
+        if not len(rows):
+            return self
+        mean, _ = _predicted(self._process, self._features[rows])
+        other = object.__new__(Surrogate)
+        other.__dict__.update(self.__dict__)
+        other._rows = np.concatenate([self._rows, rows])
+        other._residuals = np.concatenate([self._residuals, mean])
+        other._process = _process(
+            self._features[other._rows], other._residuals, self._process.signal, self._process.length
+        )
+        return other
+
+
+def expected_improvement(mean: FloatArray, sigma: FloatArray, best: float) -> FloatArray:
+    """Return E[max(0, f − best)] of normal f, elementwise (Jones, Schonlau, Welch 1998, equation 15)."""
+    from scipy.stats import norm
+
+    spread = np.maximum(sigma, 1e-12)
+    z = (mean - best) / spread
+    improvement: FloatArray = (mean - best) * norm.cdf(z) + spread * norm.pdf(z)
+    return np.maximum(improvement, 0.0)
+
+
+def _preferred(scored: Sequence[Scored], free: BoolArray) -> Scored:
+    best = scored[0]
+    for item in scored:
+        if free[item.row] and item.expected_improvement >= FREE_SHARE * best.expected_improvement:
+            return item
+    return best
+
+
+def _informative(observations: Sequence[Observation]) -> list[Observation]:
+    """Keep at most `MOST_OBSERVATIONS`: the best half and the latest half."""
+    if len(observations) <= MOST_OBSERVATIONS:
+        return list(observations)
+    half = MOST_OBSERVATIONS // 2
+    latest, earlier = observations[-half:], observations[:-half]
+    best = sorted(range(len(earlier)), key=lambda i: (-earlier[i].tokens_per_second_per_gpu, i))[:half]
+    return [*(earlier[i] for i in sorted(best)), *latest]
+
+
+def _features(space: Space) -> FloatArray:
+    """Encode rows: half the binary logarithm of degrees, one column per category; constant columns are dropped."""
+    if "features" not in space.memo:
+        columns = [_encoded(space, axis.field, axis.kind == "degree") for axis in AXES]
+        space.memo["features"] = np.concatenate([column for column in columns if column.shape[1]], axis=1)
+    features: FloatArray = space.memo["features"]
+    return features
+
+
+def _encoded(space: Space, field: str, is_degree: bool) -> FloatArray:
+    column = space.batch.columns[field]
+    codes = np.unique(column)
+    if len(codes) < 2:
+        return np.zeros((len(column), 0 if field != "tensor_parallel_size" else 1))
+    if is_degree:
+        return 0.5 * np.log2(np.maximum(column, 0.5))[:, None]
+    one_hot: FloatArray = (column[:, None] == codes[None, :]) / np.sqrt(2)
+    return one_hot
+
+
+@dataclass(frozen=True)
+class _Process:
+    regressor: Any
+    signal: float
+    length: float
+    observed: bool
+
+
+def _process(features: FloatArray, residuals: FloatArray, signal: float, length: float) -> _Process:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+    kernel = ConstantKernel(signal**2) * Matern(length, nu=2.5)
+    regressor = GaussianProcessRegressor(kernel, alpha=NOISE**2, optimizer=None)
+    if len(residuals):
+        regressor.fit(features, residuals)
+    return _Process(regressor, signal, length, observed=len(residuals) > 0)
+
+
+def _fitted(features: FloatArray, residuals: FloatArray) -> _Process:
+    """Choose signal and length by marginal likelihood; the defaults while there is too little to learn from."""
+    if len(residuals) < LEAST_OBSERVATIONS_TO_FIT:
+        return _process(features, residuals, DEFAULT_SIGNAL, DEFAULT_LENGTH)
+    processes = [_process(features, residuals, signal, length) for signal in SIGNALS for length in LENGTHS]
+    return max(processes, key=lambda item: round(float(item.regressor.log_marginal_likelihood_value_), 6))
+
+
+def _predicted(process: _Process, features: FloatArray) -> tuple[FloatArray, FloatArray]:
+    if not process.observed:
+        return np.zeros(len(features)), np.full(len(features), process.signal)
+    mean, sigma = process.regressor.predict(features, return_std=True)
+    return mean, sigma

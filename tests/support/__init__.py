@@ -1,0 +1,1 @@
+"""What tests share: builders, stand-ins and clusters; no tests."""

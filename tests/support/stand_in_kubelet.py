@@ -1,0 +1,109 @@
+"""Plays the kubelet for trial Pods on a bare control plane: runs nothing, answers each request with a fixed report.
+
+The report is a pure function of the request, so that two runs of the same search meet the same world.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tunewright.adapters.kube import labels
+from tunewright.adapters.kube.client import NODES, PODS, KubeClient, NotFound
+from tunewright.adapters.kube.manifests import CONTAINER, REQUEST_VARIABLE
+from tunewright.errors import Conflict, Transient
+from tunewright.trial_protocol.codec import decode_request, encode_report
+from tunewright.trial_protocol.report import LayerTiming, Measured, Profile, Timing, TrialReport
+from tunewright.trial_protocol.request import TrialRequest
+
+Answer = Callable[[TrialRequest], str]
+STARTED, FINISHED = "2026-11-30T05:00:00Z", "2026-11-30T05:00:10Z"
+
+
+def fixed_report(request: TrialRequest) -> TrialReport:
+    """Return plausible figures that depend on the configuration's digest alone."""
+    share = 1 + int(request.identity.config_digest[:4], 16) / 0xFFFF
+    if request.identity.kind == "measure":
+        world = request.nodes * request.processes_per_node
+        measured = Measured(
+            step_seconds=(0.01 * share,) * request.steps,
+            tokens_per_step=request.problem.tokens_per_step,
+            world_size=world,
+            nodes=request.nodes,
+            first_loss=6.0,
+            last_loss=5.0,
+        )
+        return TrialReport(identity=request.identity, measured=measured, simulated=True)
+    timing = Timing(seconds=1e-4 * share)
+    layer = LayerTiming(forward=timing, backward_input=timing, backward_weight=timing)
+    profile = Profile(
+        dense_layer=layer, embedding=layer, head=layer, optimizer_seconds_per_parameter=1e-11, peak_memory_bytes=10**9
+    )
+    return TrialReport(identity=request.identity, profile=profile, simulated=True)
+
+
+def answer(request: TrialRequest) -> str:
+    """Return the text of `fixed_report`."""
+    return encode_report(fixed_report(request))
+
+
+class StandInKubelet:
+    """Finishes every trial Pod of a namespace. `seen` counts how often each Job's Pod ran."""
+
+    def __init__(self, client: KubeClient, namespace: str, answers: Answer = answer) -> None:
+        self.seen: dict[str, int] = {}
+        self._client = client
+        self._namespace = namespace
+        self._answers = answers
+        self._done: set[str] = set()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        while True:
+            for pod in await self._client.list(PODS, self._namespace, labels=labels.OWN_OBJECTS):
+                if pod["metadata"]["uid"] not in self._done and pod["status"].get("phase") == "Pending":
+                    await self._finish(pod)
+            await asyncio.sleep(0.05)
+
+    async def _finish(self, pod: dict[str, Any]) -> None:
+        environment = {item["name"]: item.get("value", "") for item in pod["spec"]["containers"][0]["env"]}
+        message = self._answers(decode_request(environment[REQUEST_VARIABLE]))
+        self._done.add(pod["metadata"]["uid"])
+        job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
+        self.seen[job] = self.seen.get(job, 0) + 1
+        try:
+            await self._client.patch(
+                PODS, self._namespace, pod["metadata"]["name"], {"status": finished(message)}, subresource="status"
+            )
+        except (NotFound, Conflict, Transient):
+            return  # the Pod went away meanwhile
+
+
+def finished(message: str, *, exit_code: int = 0, reason: str = "Completed") -> dict[str, Any]:
+    """Return the status of a Pod whose container ended."""
+    terminated = {"exitCode": exit_code, "reason": reason, "message": message}
+    times = {"startedAt": STARTED, "finishedAt": FINISHED}
+    container = {
+        "name": CONTAINER,
+        "image": "image",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"terminated": terminated | times},
+    }
+    return {"phase": "Failed" if exit_code else "Succeeded", "containerStatuses": [container]}
+
+
+async def add_gpu_node(client: KubeClient, name: str, gpus: int = 8, device_id: str = "75a3") -> None:
+    """Register a node that offers GPUs and says that it is ready."""
+    node_labels = {"amd.com/gpu.device-id": device_id, "kubernetes.io/hostname": name}
+    try:
+        await client.create(
+            NODES, "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": node_labels}}
+        )
+    except Conflict:
+        pass
+    amounts = {"amd.com/gpu": str(gpus), "cpu": "64", "memory": "512Gi", "pods": "110"}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
+    await client.patch(NODES, "", name, {"status": status}, subresource="status")
+    await client.patch(NODES, "", name, {"spec": {"taints": None}})

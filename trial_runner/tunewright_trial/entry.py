@@ -1,0 +1,101 @@
+"""The command line: reads the request, has it run, writes the report. Called by `__main__`.
+
+    python -m tunewright_trial [--request FILE] [--report FILE] [--stop-with-stdin]
+    python -m tunewright_trial --probe
+
+The request comes from --request, TUNEWRIGHT_REQUEST (a file) or TUNEWRIGHT_REQUEST_JSON (the text itself).
+Exit code 0: a result was written. 2: there is no valid request. 3: a failure was written.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tunewright.errors import ProtocolError
+from tunewright.trial_protocol.codec import decode_request
+from tunewright.trial_protocol.report import DeviceFacts, Measured, Profile, TrialReport
+from tunewright.trial_protocol.request import TrialRequest
+from tunewright_trial.failures import classify
+from tunewright_trial.report_file import write_report
+from tunewright_trial.supervisor import Finding, interruptible, supervise, worst
+
+EXIT_RESULT = 0
+EXIT_BAD_REQUEST = 2
+EXIT_FAILURE = 3
+DEFAULT_REPORT = "/dev/termination-log"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program and return its exit code."""
+    started = time.monotonic()
+    options = _parser().parse_args(arguments)
+    if options.probe:
+        from tunewright_trial.probe import probe  # imports torch, which nothing else here does
+
+        print(json.dumps(probe(), sort_keys=True))
+        return EXIT_RESULT
+    try:
+        request = decode_request(read_request(options.request, os.environ))
+    except (ProtocolError, OSError, UnicodeDecodeError) as error:
+        print(f"no valid request: {' '.join(str(error).split())}", file=sys.stderr)
+        return EXIT_BAD_REQUEST
+    report = run(request, started, options.stop_with_stdin)
+    return _deliver(Path(options.report or os.environ.get("TUNEWRIGHT_REPORT") or DEFAULT_REPORT), report)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("tunewright_trial", description="Runs one trial and writes its report.")
+    parser.add_argument("--request", help="file with the request; default $TUNEWRIGHT_REQUEST")
+    parser.add_argument("--report", help=f"file for the report; default $TUNEWRIGHT_REPORT or {DEFAULT_REPORT}")
+    parser.add_argument("--stop-with-stdin", action="store_true", help="end when standard input is closed")
+    parser.add_argument("--probe", action="store_true", help="measure this machine and print a cpu preset as JSON")
+    return parser
+
+
+def read_request(path: str | None, environment: Mapping[str, str]) -> str:
+    """Return the text of the request; raise ProtocolError or OSError where there is none."""
+    inline = environment.get("TUNEWRIGHT_REQUEST_JSON")
+    if not path and not environment.get("TUNEWRIGHT_REQUEST") and inline:
+        return inline
+    source = path or environment.get("TUNEWRIGHT_REQUEST")
+    if not source:
+        raise ProtocolError("give --request FILE, TUNEWRIGHT_REQUEST or TUNEWRIGHT_REQUEST_JSON")
+    return Path(source).read_text(encoding="utf-8")
+
+
+def run(request: TrialRequest, started: float, stop_with_stdin: bool = False) -> TrialReport:
+    """Run the trial and return its report, whatever happens."""
+    try:
+        with interruptible():
+            outcome = outcome_of(request, supervise(request, started, stop_with_stdin))
+    except Exception as error:  # whatever it was, the report says it
+        failure, message = classify(error)
+        outcome = {"failure": failure, "message": message[:500]}
+    return TrialReport(identity=request.identity, wall_seconds=round(time.monotonic() - started, 3), **outcome)
+
+
+def outcome_of(request: TrialRequest, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return what the report says of the ranks of this node: the first rank's result, or what went wrong."""
+    device = next((DeviceFacts.parse(json.loads(finding.device)) for finding in findings if finding.device), None)
+    failed = worst(findings)
+    if failed is not None:
+        rank, finding = failed
+        return {"device": device, "failure": finding.failure, "message": f"rank {rank}: {finding.message}"[:500]}
+    result = json.loads(findings[0].result)
+    if request.identity.kind == "measure":
+        return {"device": device, "measured": Measured.parse(result)}
+    return {"device": device, "profile": Profile.parse(result)}
+
+
+def _deliver(path: Path, report: TrialReport) -> int:
+    try:
+        write_report(path, report)
+    except OSError as error:
+        print(f"the report cannot be written to {path}: {error}", file=sys.stderr)
+        return EXIT_FAILURE
+    return EXIT_FAILURE if report.failure else EXIT_RESULT

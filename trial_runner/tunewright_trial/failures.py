@@ -1,0 +1,60 @@
+"""What can go wrong in a trial, as the failure classes of the protocol. Used by the supervisor and by every rank."""
+
+import re
+
+from tunewright.trial_protocol.report import FailureClass
+
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|can't allocate memory|DefaultCPUAllocator|hipErrorOutOfMemory", re.IGNORECASE
+)
+_COLLECTIVE = re.compile(r"gloo|nccl|rccl|connection (closed|reset|refused)|broken pipe|process ?group", re.IGNORECASE)
+
+
+class TrialFailure(Exception):
+    """A failure whose class is known where it happens."""
+
+    def __init__(self, failure: FailureClass, message: str) -> None:
+        self.failure: FailureClass = failure
+        super().__init__(message)
+
+
+def unsupported(message: str) -> TrialFailure:
+    """Build the failure for something that this program does not run; `message` says what to do instead."""
+    return TrialFailure("Unsupported", message)
+
+
+def classify(error: BaseException) -> tuple[FailureClass, str]:
+    """Return the failure class and one line for any exception that left a rank.
+
+    torch raises plain RuntimeErrors for most of these, so type names come first and the text decides the rest.
+    """
+    if isinstance(error, TrialFailure):
+        return error.failure, str(error)
+    return _class_of(error), _one_line(error)
+
+
+def _class_of(error: BaseException) -> FailureClass:
+    names = {kind.__name__ for kind in type(error).__mro__}
+    text = _whole_text(error)
+    if names & {"OutOfMemoryError", "MemoryError"} or _OUT_OF_MEMORY.search(text):
+        return "DeviceOutOfMemory"
+    if names & {"DistBackendError", "DistNetworkError", "DistStoreError"} or _COLLECTIVE.search(text):
+        return "RcclFailure"
+    return "Unsupported" if isinstance(error, NotImplementedError) else "CrashInTraining"
+
+
+def _whole_text(error: BaseException) -> str:
+    """Return the texts of an exception and its causes: torch's pipeline runtime wraps what a stage raised."""
+    texts: list[str] = []
+    current: BaseException | None = error
+    while current is not None and len(texts) < 8:
+        texts.append(str(current))
+        current = current.__cause__ or current.__context__
+    return "\n".join(texts)
+
+
+def _one_line(error: BaseException) -> str:
+    root = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    return f"{type(root).__name__}: {' '.join(str(root).split())}"[:500]

@@ -1,0 +1,39 @@
+"""The token embedding, split over the vocabulary."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tunewright_trial.layers.context import LayerContext
+from tunewright_trial.layers.parameters import parameter
+from tunewright_trial.parallel.sequence import scatter_sequence
+
+
+class Embedding(nn.Module):
+    """Tokens (b, S/C) to hidden states (S/(C·T), b, H)."""
+
+    def __init__(self, context: LayerContext) -> None:
+        super().__init__()
+        model = context.model
+        self._context = context
+        self.weight = parameter(context, (context.padded_vocabulary_size, model.hidden_size), "split", 0)
+        rows = model.learned_position_embeddings
+        self.positions = parameter(context, (rows, model.hidden_size)) if rows else None
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Look up this rank's rows, sum over the group, keep this rank's tokens."""
+        hidden = scatter_sequence(self._lookup(tokens.t()), self._context.tensor)
+        if self.positions is None:
+            return hidden
+        first = self._context.tensor.rank * self._context.local_tokens
+        return hidden + self.positions[first : first + self._context.local_tokens].unsqueeze(1)
+
+    def _lookup(self, tokens: torch.Tensor) -> torch.Tensor:
+        tensor = self._context.tensor
+        if tensor.size == 1:
+            return functional.embedding(tokens, self.weight)
+        local = tokens - tensor.rank * len(self.weight)
+        elsewhere = (local < 0) | (local >= len(self.weight))
+        return functional.embedding(local.masked_fill(elsewhere, 0), self.weight).masked_fill(
+            elsewhere.unsqueeze(-1), 0.0
+        )

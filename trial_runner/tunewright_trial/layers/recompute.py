@@ -1,0 +1,81 @@
+"""Activation recomputation: which functions drop what they saved and run again in the backward pass."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+Result = TypeVar("Result")
+Layer = Callable[[torch.Tensor], torch.Tensor]
+
+
+class RecomputePolicy:
+    """What is recomputed: nothing, named modules (`selective`), or units of whole layers (`full`).
+
+    `full_units(count)` says how `count` layers of a chunk are grouped; a unit of 0 layers keeps everything.
+    """
+
+    def __init__(
+        self, granularity: str = "none", modules: Sequence[str] = (), method: str = "uniform", num_layers: int = 1
+    ) -> None:
+        self._granularity = granularity
+        self._modules = frozenset(modules)
+        self._method = method
+        self._num_layers = num_layers
+        self._enabled = True
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is recomputed at all."""
+        return self._enabled and self._granularity != "none"
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Keep everything inside the block: the profile times backward with and without recomputation."""
+        self._enabled = False
+        try:
+            yield
+        finally:
+            self._enabled = True
+
+    def run(self, module: str, function: Callable[..., Result], *inputs: torch.Tensor | None) -> Result:
+        """Call `function`, recomputed in the backward pass when `selective` names `module`."""
+        if self.active and self._granularity == "selective" and module in self._modules:
+            return _recomputed(function, *inputs)
+        return function(*inputs)
+
+    def run_layers(self, layers: Sequence[Layer], hidden: torch.Tensor) -> torch.Tensor:
+        """Run consecutive layers of one chunk, in recomputed units under `full`."""
+        first = 0
+        for count, recomputed in self._units(len(layers)):
+            unit = layers[first : first + count]
+            run = _chain(unit)
+            hidden = _recomputed(run, hidden) if recomputed else run(hidden)
+            first += count
+        return hidden
+
+    def _units(self, count: int) -> list[tuple[int, bool]]:
+        if not self.active or self._granularity != "full":
+            return [(count, False)]
+        if self._method == "block":
+            recomputed = min(self._num_layers, count)
+            return [*((1, True) for _ in range(recomputed)), (count - recomputed, False)]
+        whole, rest = divmod(count, self._num_layers)
+        return [(self._num_layers, True)] * whole + ([(rest, True)] if rest else [])
+
+
+def _chain(layers: Sequence[Layer]) -> Layer:
+    def run(hidden: torch.Tensor) -> torch.Tensor:
+        for layer in layers:
+            hidden = layer(hidden)
+        return hidden
+
+    return run
+
+
+def _recomputed(function: Callable[..., Result], *inputs: torch.Tensor | None) -> Result:
+    """Checkpoint without saving random states: nothing in these layers draws random numbers."""
+    result: Result = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)
+    return result

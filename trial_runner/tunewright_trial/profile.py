@@ -1,0 +1,85 @@
+"""kind=profile: times a rank's own work at the candidate's shapes, and the collectives of this node beside it.
+
+Called by `rank` in every process of the node: all of them work at once, as they would in the job, so that what they
+share (memory channels, power, cores) is in the figures. The first rank's figures are reported.
+"""
+
+import torch
+
+from tunewright.trial_protocol.report import Profile
+from tunewright.trial_protocol.request import TrialRequest
+from tunewright_trial.device import peak_memory_bytes
+from tunewright_trial.failures import unsupported
+from tunewright_trial.layers.context import LayerContext
+from tunewright_trial.layers.split import Split
+from tunewright_trial.layers.transformer_layer import LayerKind
+from tunewright_trial.number_format import dtype_of
+from tunewright_trial.place import Place
+from tunewright_trial.profile_collectives import ParameterCounts, modelled_groups, time_collectives
+from tunewright_trial.profile_edges import profile_embedding, profile_head
+from tunewright_trial.profile_layers import profile_layer
+from tunewright_trial.profile_overheads import launch_overhead_seconds, optimizer_seconds_per_parameter
+from tunewright_trial.rendezvous import joined
+from tunewright_trial.training import check_dispatcher, recompute_policy
+
+
+def profile(request: TrialRequest, place: Place, device: torch.device) -> Profile:
+    """Profile the candidate on this node."""
+    check_dispatcher(request.config)
+    context = profile_context(request, device)
+    if place.world == 1:
+        return _profile(request, place, context)
+    with joined(place, device):
+        return _profile(request, place, context)
+
+
+def profile_context(request: TrialRequest, device: torch.device) -> LayerContext:
+    """Return the shapes of one rank, with splits that send nothing."""
+    problem, config = request.problem, request.config
+    if problem.sequence_length % config.context_parallel_size:
+        raise unsupported(f"contextParallelSize {config.context_parallel_size} does not divide sequenceLength")
+    return LayerContext(
+        model=problem.model,
+        sequence_length=problem.sequence_length,
+        sequence_slice=problem.sequence_length // config.context_parallel_size,
+        micro_batch_size=config.micro_batch_size,
+        dtype=dtype_of(config.precision),
+        device=device,
+        tensor=Split(config.tensor_parallel_size),
+        expert=Split(config.expert_parallel_size),
+        expert_tensor_size=config.expert_tensor_parallel_size,
+        routing_imbalance=problem.routing_imbalance,
+        recompute=recompute_policy(config),
+    )
+
+
+def _profile(request: TrialRequest, place: Place, context: LayerContext) -> Profile:
+    layers = {kind: profile_layer(context, kind, request.depths, request.steps) for kind in layer_kinds(context)}
+    embedding, embedding_parameters = profile_embedding(context, request.steps)
+    head, head_parameters = profile_head(context, request.steps)
+    dense, moe = layers.get("dense"), layers.get("moe")
+    counts = ParameterCounts.of(
+        layers, embedding_parameters if context.model.tied_embeddings else embedding_parameters + head_parameters
+    )
+    return Profile(
+        dense_layer=dense and dense.timing,
+        moe_layer=moe and moe.timing,
+        embedding=embedding,
+        head=head,
+        optimizer_seconds_per_parameter=optimizer_seconds_per_parameter(context, counts, request.steps),
+        collectives=time_collectives(request, place, context, counts),
+        launch_overhead_seconds=launch_overhead_seconds(context.device),
+        saved_bytes_per_layer={kind: layer.saved_bytes for kind, layer in layers.items()},
+        peak_memory_bytes=peak_memory_bytes(context.device),
+        modelled_groups=modelled_groups(request, place),
+    )
+
+
+def layer_kinds(context: LayerContext) -> tuple[LayerKind, ...]:
+    """Return the kinds of layers that the model has."""
+    kinds: list[LayerKind] = []
+    if context.model.num_dense_layers:
+        kinds.append("dense")
+    if context.model.num_moe_layers:
+        kinds.append("moe")
+    return tuple(kinds)

@@ -1,0 +1,199 @@
+"""The collectives of the candidate's groups that fit in the node, at their real message sizes. Called by `profile`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+
+from tunewright.trial_protocol.report import CollectiveTiming
+from tunewright.trial_protocol.request import TrialRequest
+from tunewright_trial.layers.context import LayerContext
+from tunewright_trial.layers.parameters import placement_of
+from tunewright_trial.place import Place
+from tunewright_trial.profile_layers import LayerProfile
+from tunewright_trial.timing import median_timing, repetitions, synchronize, time_call
+
+Operation = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-receive"]
+GRADIENT_BYTES = 4
+MOST_BYTES = 2**28
+"""Larger buffers are bound by bandwidth alone: their time is proportional."""
+
+
+@dataclass(frozen=True)
+class ParameterCounts:
+    """This rank's weights: of one layer of each kind (experts apart) and of embedding and head."""
+
+    shared: Mapping[str, int]
+    experts: Mapping[str, int]
+    edges: int
+
+    @classmethod
+    def of(cls, layers: Mapping[Any, LayerProfile], edges: int) -> "ParameterCounts":
+        """Count the weights of profiled layers."""
+        experts = {
+            kind: sum(value.numel() for value in found.layer.parameters() if placement_of(value).kind == "expert")
+            for kind, found in layers.items()
+        }
+        return cls({kind: found.parameters - experts[kind] for kind, found in layers.items()}, experts, edges)
+
+    @property
+    def largest_layer(self) -> int:
+        """Weights of the larger kind of layer."""
+        return max((self.shared[kind] + self.experts[kind] for kind in self.shared), default=1)
+
+    def shared_in_stage(self, model_layers: Mapping[str, int], stages: int) -> int:
+        """Return the weights of an average stage that the data group shares."""
+        return (sum(self.shared[kind] * model_layers[kind] for kind in self.shared) + self.edges) // stages
+
+    def experts_in_stage(self, model_layers: Mapping[str, int], stages: int) -> int:
+        """Return the expert weights of an average stage."""
+        return sum(self.experts[kind] * model_layers[kind] for kind in self.experts) // stages
+
+
+@dataclass(frozen=True)
+class _Message:
+    """One collective to time: `bytes` is one rank's whole buffer: gathered, or not yet reduced."""
+
+    group: str
+    operation: Operation
+    ranks: int
+    stride: int
+    bytes: int
+
+
+def modelled_groups(request: TrialRequest, place: Place) -> tuple[str, ...]:
+    """Return the candidate's groups that reach beyond this node, so that their times must be modelled."""
+    sizes = _group_shapes(request)
+    return tuple(name for name, (size, stride) in sizes.items() if size > 1 and size * stride > place.world)
+
+
+def time_collectives(
+    request: TrialRequest, place: Place, context: LayerContext, counts: ParameterCounts
+) -> tuple[CollectiveTiming, ...]:
+    """Time every collective that fits in the node. All ranks take part, each in its own group."""
+    outside = modelled_groups(request, place)
+    messages = [message for message in _messages(request, context, counts) if message.group not in outside]
+    groups: dict[tuple[int, int], dist.ProcessGroup] = {}
+    return tuple(_time(message, place, context.device, groups, request.steps) for message in messages)
+
+
+def _group_shapes(request: TrialRequest) -> dict[str, tuple[int, int]]:
+    """Return size and stride of every group, in Megatron's rank order: tensor, context, expert, data, pipeline."""
+    config, world = request.config, request.problem.world_size
+    inner = config.tensor_parallel_size * config.context_parallel_size
+    expert = config.expert_parallel_size * config.expert_tensor_parallel_size
+    stage = max(world // config.pipeline_parallel_size, 1)
+    return {
+        "tensor": (config.tensor_parallel_size, 1),
+        "expert": (config.expert_parallel_size, config.expert_tensor_parallel_size),
+        "data": (max(stage // inner, 1), inner),
+        "expert data": (max(stage // expert, 1) if request.problem.model.is_moe else 1, expert),
+        "pipeline": (config.pipeline_parallel_size, stage),
+    }
+
+
+def _messages(request: TrialRequest, context: LayerContext, counts: ParameterCounts) -> list[_Message]:
+    model, itemsize = context.model, context.dtype.itemsize
+    hidden = context.sequence_slice * context.micro_batch_size * model.hidden_size * itemsize
+    own = hidden // context.tensor.size
+    visits = model.experts.experts_per_token if model.experts else 0
+    wanted: list[tuple[str, Operation, int]] = [
+        ("tensor", "all-gather", hidden),
+        ("tensor", "reduce-scatter", hidden),
+        ("expert", "all-to-all", own * visits),
+        ("pipeline", "send-receive", own),
+        *_gradient_messages(request, context, counts),
+    ]
+    shapes = _group_shapes(request)
+    return [
+        _Message(group, operation, *shapes[group], min(size, MOST_BYTES))
+        for group, operation, size in wanted
+        if shapes[group][0] > 1 and size > 0
+    ]
+
+
+def _gradient_messages(
+    request: TrialRequest, context: LayerContext, counts: ParameterCounts
+) -> list[tuple[str, Operation, int]]:
+    """Return what one step sends for gradients and weights, for an average pipeline stage."""
+    layers = {"dense": context.model.num_dense_layers, "moe": context.model.num_moe_layers}
+    stages = request.config.pipeline_parallel_size
+    weights = {
+        "data": counts.shared_in_stage(layers, stages),
+        "expert data": counts.experts_in_stage(layers, stages),
+    }
+    if request.config.optimizer == "replicated":
+        return [(group, "all-reduce", GRADIENT_BYTES * size) for group, size in weights.items()]
+    return [
+        *((group, "reduce-scatter", GRADIENT_BYTES * size) for group, size in weights.items()),
+        *((group, "all-gather", context.dtype.itemsize * size) for group, size in weights.items()),
+    ]
+
+
+def _time(
+    message: _Message, place: Place, device: torch.device, groups: dict[tuple[int, int], dist.ProcessGroup], steps: int
+) -> CollectiveTiming:
+    key = (message.ranks, message.stride)
+    if key not in groups:
+        groups[key] = _group(place, *key)
+    ranks = message.ranks
+    elements = -(-message.bytes // (4 * ranks)) * ranks
+    run = _operation(message.operation, elements, ranks, device, groups[key])
+    run()
+    dist.barrier()
+    synchronize(device)
+    once, _ = time_call(device, run)
+    count = _agreed(repetitions(steps, once, 0.1, 10), device)
+    samples = [time_call(device, run)[0] for _ in range(count)]
+    return CollectiveTiming(operation=message.operation, ranks=ranks, bytes=elements * 4, timing=median_timing(samples))
+
+
+def _agreed(count: int, device: torch.device) -> int:
+    """Return the same count on all ranks: the smallest."""
+    value = torch.tensor([count], device=device)
+    dist.all_reduce(value, dist.ReduceOp.MIN)
+    return int(value)
+
+
+def _group(place: Place, ranks: int, stride: int) -> dist.ProcessGroup:
+    """Create the groups of one shape over the node's ranks and return this rank's; leftovers work for themselves."""
+    blocks = range(0, place.world - ranks * stride + 1, ranks * stride)
+    lists = [list(range(block + first, block + ranks * stride, stride)) for block in blocks for first in range(stride)]
+    grouped = {rank for members in lists for rank in members}
+    lists.extend([rank] for rank in range(place.world) if rank not in grouped)
+    mine, _ = dist.new_subgroups_by_enumeration(lists)
+    return mine
+
+
+def _operation(
+    operation: Operation, elements: int, ranks: int, device: torch.device, group: dist.ProcessGroup
+) -> Callable[[], Any]:
+    """Return the call that runs one collective on fp32 buffers of `elements`."""
+    size = dist.get_world_size(group)
+    if size < ranks:
+        return lambda: None  # a rank that no group of this shape has room for
+    whole = torch.zeros(elements, device=device)
+    part, other = torch.zeros(elements // ranks, device=device), torch.zeros(elements, device=device)
+    calls: dict[Operation, Callable[[], Any]] = {
+        "all-reduce": partial(dist.all_reduce, whole, group=group),
+        "all-gather": partial(dist.all_gather_into_tensor, whole, part, group=group),
+        "reduce-scatter": partial(dist.reduce_scatter_tensor, part, whole, group=group),
+        "all-to-all": partial(dist.all_to_all_single, other, whole, group=group),
+        "send-receive": partial(_send_receive, whole, other, group),
+    }
+    return calls[operation]
+
+
+def _send_receive(outgoing: torch.Tensor, incoming: torch.Tensor, group: dist.ProcessGroup) -> None:
+    """Pass a buffer on to the next rank of the group, around a ring."""
+    ranks = dist.get_process_group_ranks(group)
+    position = ranks.index(dist.get_rank())
+    following, preceding = ranks[(position + 1) % len(ranks)], ranks[position - 1]
+    requests = dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, outgoing, following, group), dist.P2POp(dist.irecv, incoming, preceding, group)]
+    )
+    for request in requests:
+        request.wait()

@@ -1,0 +1,41 @@
+"""One process of a trial: finds its device, runs its part, tells the supervisor. Started by `supervisor`.
+
+Importing this module imports torch: the fork server does it once for all ranks of a node.
+"""
+
+import json
+import sys
+import traceback
+from multiprocessing.connection import Connection
+
+import torch
+
+from tunewright.trial_protocol.codec import decode_request
+from tunewright.trial_protocol.request import TrialRequest
+from tunewright_trial.device import facts_of, select_device
+from tunewright_trial.failures import classify
+from tunewright_trial.measure import measure
+from tunewright_trial.place import Place
+from tunewright_trial.profile import profile
+
+
+def run_rank(request_text: str, place: Place, supervisor: Connection) -> None:
+    """Run one rank and send ("device", json), then ("result", json) or ("failed", class, message)."""
+    try:
+        request = decode_request(request_text)
+        result = _run(request, place, supervisor)
+        supervisor.send(("result", result))
+    except BaseException as error:  # whatever it is, the supervisor must hear of it
+        traceback.print_exc(file=sys.stderr)
+        supervisor.send(("failed", *classify(error)))
+    finally:
+        supervisor.close()
+
+
+def _run(request: TrialRequest, place: Place, supervisor: Connection) -> str:
+    device = select_device(request.device, place.local_rank)
+    if device.type == "cpu":
+        torch.set_num_threads(1)  # one core per rank, as one device per rank elsewhere; results do not depend on cores
+    supervisor.send(("device", json.dumps(facts_of(device).to_json())))
+    outcome = measure if request.identity.kind == "measure" else profile
+    return json.dumps(outcome(request, place, device).to_json())

@@ -1,0 +1,181 @@
+"""Starts the ranks of one node, waits for them, and says what came of it. Imports no torch; called by `entry`.
+
+A hang, a crash or the death of a rank therefore never costs the report. The ranks are forked from a fork server that
+has imported torch once; they die with it, and it dies with this process.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from types import FrameType
+
+from tunewright.trial_protocol.codec import encode_request
+from tunewright.trial_protocol.report import FailureClass
+from tunewright.trial_protocol.request import TrialRequest
+from tunewright_trial.failures import TrialFailure
+from tunewright_trial.launch import start_rank
+from tunewright_trial.place import Place
+
+GRACE_SECONDS = 3.0
+"""After the first failure, how long the other ranks may still say what happened to them."""
+
+
+@dataclass
+class Finding:
+    """What one rank said. `ended` without `result` or `failure` is a crash, told by the exit code."""
+
+    device: str = ""
+    result: str = ""
+    failure: FailureClass | None = None
+    message: str = ""
+    ended: bool = False
+
+
+@dataclass
+class Node:
+    """The ranks of this node that are still running, by the pipe they talk through."""
+
+    processes: list[ForkServerProcess] = field(default_factory=list)
+    pipes: dict[Connection, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def supervise(request: TrialRequest, started: float, stop_with_stdin: bool) -> list[Finding]:
+    """Run all ranks of this node to their end and return what each said.
+
+    Raises `TrialFailure` for a timeout, and for the end of standard input if that is watched. `started` is the
+    monotonic time from which the deadline counts.
+    """
+    node = Node()
+    deadline = started + request.deadline_seconds
+    with tempfile.TemporaryDirectory(prefix="tunewright-") as folder:
+        try:
+            _start(node, request, folder)
+            _listen(node, deadline, request, stop_with_stdin)
+        finally:
+            _kill(node.processes)
+    return node.findings
+
+
+def _start(node: Node, request: TrialRequest, folder: str) -> None:
+    context = multiprocessing.get_context("forkserver")
+    if request.device.vendor == "cpu":
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # before the fork server's torch reads it
+    context.set_forkserver_preload(["tunewright_trial.rank"])
+    text = encode_request(request)
+    for place in places(request, os.environ, str(Path(folder) / "meeting")):
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=start_rank, args=(text, place, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        node.pipes[ours] = len(node.processes)
+        node.processes.append(process)
+        node.findings.append(Finding())
+
+
+def places(request: TrialRequest, environment: Mapping[str, str], meeting_file: str) -> list[Place]:
+    """Return the places of this node's ranks. NODE_RANK, or the index of an indexed Job, tells the node."""
+    node_rank = int(environment.get("NODE_RANK") or environment.get("JOB_COMPLETION_INDEX") or 0)
+    return [
+        Place(
+            local_rank=local_rank,
+            processes_per_node=request.processes_per_node,
+            node_rank=node_rank if request.nodes > 1 else 0,
+            nodes=request.nodes,
+            meeting_file=meeting_file,
+            timeout_seconds=request.deadline_seconds,
+        )
+        for local_rank in range(request.processes_per_node)
+    ]
+
+
+def _listen(node: Node, deadline: float, request: TrialRequest, stop_with_stdin: bool) -> None:
+    while node.pipes:
+        limit = deadline - time.monotonic()
+        ready = wait([*node.pipes, *([sys.stdin.fileno()] if stop_with_stdin else [])], max(limit, 0))
+        if not ready:
+            if any(finding.failure for finding in node.findings):
+                return  # the others had their grace
+            raise TrialFailure("Timeout", f"no result within {request.deadline_seconds:g} s")
+        for source in ready:
+            if not isinstance(source, Connection):
+                _check_parent()
+            elif _hear(node, source):
+                deadline = min(deadline, time.monotonic() + GRACE_SECONDS)
+
+
+def _check_parent() -> None:
+    if not os.read(sys.stdin.fileno(), 4096):
+        raise TrialFailure("Cancelled", "the process that started this trial closed its end")
+
+
+def _hear(node: Node, pipe: Connection) -> bool:
+    """Take one message of a rank; return whether it failed."""
+    finding = node.findings[node.pipes[pipe]]
+    try:
+        kind, *content = pipe.recv()
+    except (EOFError, OSError):
+        _conclude(node, pipe, finding)
+        return finding.failure is not None
+    if kind == "device":
+        finding.device = content[0]
+    elif kind == "result":
+        finding.result = content[0]
+    else:
+        finding.failure, finding.message = content
+    return finding.failure is not None
+
+
+def _conclude(node: Node, pipe: Connection, finding: Finding) -> None:
+    """A rank closed its pipe: it ended. Without a word before, its exit code tells why."""
+    process = node.processes[node.pipes.pop(pipe)]
+    finding.ended = True
+    if finding.result or finding.failure:
+        return
+    process.join(GRACE_SECONDS)
+    finding.failure, finding.message = _death(process.exitcode)
+
+
+def _death(exit_code: int | None) -> tuple[FailureClass, str]:
+    if exit_code == -9:
+        return "HostOOMKilled", "a rank was killed (SIGKILL): most likely the host or the container ran out of memory"
+    how = f"signal {-exit_code}" if exit_code is not None and exit_code < 0 else f"exit code {exit_code}"
+    return "CrashInTraining", f"a rank ended by {how} without a word"
+
+
+def _kill(processes: Sequence[ForkServerProcess]) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join(GRACE_SECONDS)
+
+
+def worst(findings: Sequence[Finding]) -> tuple[int, Finding] | None:
+    """Return the rank and finding that explains a failure best: a collective fails because something else did."""
+    failed = [(rank, finding) for rank, finding in enumerate(findings) if finding.failure]
+    causes = [entry for entry in failed if entry[1].failure != "RcclFailure"]
+    return next(iter(causes or failed), None)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Turn SIGTERM inside the block into a `TrialFailure`, so that even then a report is written."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise TrialFailure("Preempted", "interrupted by SIGTERM")
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN if previous is None else previous)

@@ -1,0 +1,52 @@
+"""Times of calls on a device, and their medians. Used by everything that measures."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+
+from tunewright.trial_protocol.report import Timing
+
+Result = TypeVar("Result")
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done everything that was launched."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def time_call(device: torch.device, function: Callable[[], Result]) -> tuple[float, Result]:
+    """Run `function` once and return its seconds with its result: device events on GPUs, a clock on the CPU."""
+    if device.type != "cuda":
+        start = time.perf_counter()
+        result = function()
+        return time.perf_counter() - start, result
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    result = function()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3, result
+
+
+def median_timing(samples: Sequence[float]) -> Timing:
+    """Return the median of `samples` in seconds, with half the interquartile range over the median as spread."""
+    median = statistics.median(samples)
+    if len(samples) < 2 or median <= 0:
+        return timing(median, 0.0)
+    low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return timing(median, (high - low) / 2 / median)
+
+
+def timing(seconds: float, spread: float) -> Timing:
+    """Return a timing in as many digits as it deserves: the whole report must fit into 3,000 bytes."""
+    return Timing(seconds=float(f"{max(seconds, 0.0):.5g}"), spread=float(f"{max(spread, 0.0):.3g}"))
+
+
+def repetitions(requested: int, once_seconds: float, budget_seconds: float = 0.1, most: int = 15) -> int:
+    """Return how often to repeat something that takes `once_seconds`: more than requested only while it is cheap."""
+    affordable = int(budget_seconds / max(once_seconds, 1e-9))
+    return max(requested, min(most, affordable))

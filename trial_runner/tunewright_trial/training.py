@@ -1,0 +1,108 @@
+"""Training the candidate's model under its whole layout. Driven by `measure`, step by step."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from tunewright.domain.model_architecture import ModelArchitecture
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.trial_protocol.request import TrialRequest
+from tunewright_trial.failures import unsupported
+from tunewright_trial.layers.context import LayerContext
+from tunewright_trial.layers.parameters import initialise
+from tunewright_trial.layers.recompute import RecomputePolicy
+from tunewright_trial.number_format import dtype_of
+from tunewright_trial.parallel.layout import Groups, Layout
+from tunewright_trial.parallel.optimizer import Optimizer
+from tunewright_trial.parallel.pipeline import RunBatch, batch_runner, build_chunks
+
+
+@dataclass(frozen=True)
+class Training:
+    """One rank's share of a training job."""
+
+    request: TrialRequest
+    layout: Layout
+    data_rank: int
+    device: torch.device
+    run_batch: RunBatch
+    optimizer: Optimizer
+
+    @classmethod
+    def prepare(cls, request: TrialRequest, layout: Layout, rank: int, device: torch.device) -> "Training":
+        """Build this rank's chunks, groups and optimizer, with the weights that every layout starts from."""
+        config = request.config
+        _check_runs(request.problem.model, config)
+        groups = Groups.create(layout, rank)
+        context = _context(request, groups, device)
+        chunks = build_chunks(context, config, groups.pipeline.rank)
+        whole = nn.ModuleList(chunk for _, chunk in chunks)
+        initialise(whole, request.seed)
+        sharded = config.optimizer == "distributed"
+        optimizer = Optimizer(whole, groups.tensor, groups.data, groups.expert_data, sharded)
+        runner = batch_runner(context, config, chunks, groups.pipeline, micro_batches_of(request, layout))
+        return cls(request, layout, groups.data.rank, device, runner, optimizer)
+
+    def step(self, number: int) -> tuple[float, float]:
+        """Train one step; return this rank's loss and its part of the squared gradient norm."""
+        tokens, targets = self._batch(number)
+        self.optimizer.clear_gradients()
+        loss = self.run_batch(tokens, targets)
+        return loss, self.optimizer.step()
+
+    def _batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return this rank's sequences of the random batch of step `number`, the same on every layout."""
+        problem = self.request.problem
+        generator = torch.Generator().manual_seed(self.request.seed * 1_000_003 + number)
+        shape = (problem.global_batch_size, problem.sequence_length + 1)
+        batch = torch.randint(problem.model.vocabulary_size, shape, generator=generator)
+        mine = batch.chunk(self.layout.data)[self.data_rank].to(self.device)
+        return mine[:, :-1].contiguous(), mine[:, 1:].contiguous()
+
+
+def micro_batches_of(request: TrialRequest, layout: Layout) -> int:
+    """Return how many micro batches one rank runs per step: B / (b·D)."""
+    count, rest = divmod(request.problem.global_batch_size, request.config.micro_batch_size * layout.data)
+    if rest or not count:
+        raise unsupported(
+            f"globalBatchSize {request.problem.global_batch_size} is not divisible by microBatchSize "
+            f"{request.config.micro_batch_size} times {layout.data} data ranks"
+        )
+    return count
+
+
+def recompute_policy(config: TrainingConfig) -> RecomputePolicy:
+    """Return the candidate's recomputation."""
+    return RecomputePolicy(
+        config.recompute_granularity, config.recompute_modules, config.recompute_method, config.recompute_num_layers
+    )
+
+
+def _context(request: TrialRequest, groups: Groups, device: torch.device) -> LayerContext:
+    problem, config = request.problem, request.config
+    return LayerContext(
+        model=problem.model,
+        sequence_length=problem.sequence_length,
+        sequence_slice=problem.sequence_length,
+        micro_batch_size=config.micro_batch_size,
+        dtype=dtype_of(config.precision),
+        device=device,
+        tensor=groups.tensor,
+        expert=groups.expert,
+        recompute=recompute_policy(config),
+    )
+
+
+def _check_runs(model: ModelArchitecture, config: TrainingConfig) -> None:
+    if config.optimizer == "fsdp2":
+        raise unsupported("optimizer fsdp2 is not measured by this runner: use distributed or replicated")
+    if model.num_multi_token_prediction_layers:
+        raise unsupported("multi-token prediction is not measured by this runner: use the primus backend")
+    check_dispatcher(config)
+
+
+def check_dispatcher(config: TrainingConfig) -> None:
+    """Raise Unsupported for a dispatcher that this runner does not have."""
+    if config.moe_dispatcher != "all-to-all":
+        raise unsupported(f"dispatcher {config.moe_dispatcher} does not run in the builtin backend: use all-to-all")
