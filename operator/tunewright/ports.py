@@ -78,3 +78,6 @@ class Clock(Protocol):
 
     def seconds(self) -> float:
         """Return seconds since the epoch."""
+
+    def seconds_of(self, timestamp: str) -> float:
+        """Return the seconds since the epoch of a timestamp that `now` returned."""

@@ -14,7 +14,7 @@ from tests.support.records import a_header, an_advice
 from tests.support.stand_in_kubelet import StandInKubelet, fixed_report
 from tunewright.adapters.clock import SystemClock
 from tunewright.adapters.kube import ledger as ledger_module
-from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, KubeClient
+from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, PODS, KubeClient, connected
 from tunewright.adapters.kube.events import post, transition_event
 from tunewright.adapters.kube.ledger import ConfigMapLedger
 from tunewright.adapters.kube.names import RunReference, trial_job_name
@@ -187,7 +187,7 @@ async def test_quota_is_told_apart(control_plane: Cluster, run: RunReference) ->
     assert "requested: requests.amd.com/gpu=8" in seen.message
 
 
-async def test_pod_security_is_told_apart(control_plane: Cluster, run: RunReference) -> None:
+async def test_trial_pods_meet_the_restricted_standard(control_plane: Cluster, run: RunReference) -> None:
     label = "pod-security.kubernetes.io/enforce=restricted"
     control_plane.kubectl("label", "namespace", run.namespace, label)
     async with kube_client(control_plane) as client:
@@ -198,8 +198,6 @@ async def test_pod_security_is_told_apart(control_plane: Cluster, run: RunRefere
 
 
 async def trials_pods(client: KubeClient, run: RunReference) -> list[dict[str, Any]]:
-    from tunewright.adapters.kube.client import PODS
-
     return await client.list(PODS, run.namespace)
 
 
@@ -215,8 +213,6 @@ async def test_events_of_one_transition_are_written_once(control_plane: Cluster,
 async def test_missing_rights_are_forbidden(control_plane: Cluster, run: RunReference) -> None:
     control_plane.kubectl("create", "serviceaccount", "nobody", "--namespace", run.namespace)
     kubeconfig = control_plane.service_account_kubeconfig(run.namespace, "nobody")  # type: ignore[attr-defined]
-    from tunewright.adapters.kube.client import connected
-
     async with connected(str(kubeconfig)) as client:
         with pytest.raises(Forbidden, match="nobody"):
             await client.list(JOBS, run.namespace)

@@ -16,7 +16,9 @@ ROWS = list(csv.DictReader(TABLE.read_text().splitlines()))
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['schedule']}-p{row['ranks']}-m{row['micro_batches']}")
 def test_equal_stages_idle_as_the_closed_form_says(row: dict[str, str]) -> None:
     ranks, chunks, micro_batches = int(row["ranks"]), int(row["chunks"]), int(row["micro_batches"])
-    work = [float(row[name]) for name in ("forward", "backward_input", "backward_weight")]
+    forward, backward_input, backward_weight = (
+        float(row[name]) for name in ("forward", "backward_input", "backward_weight")
+    )
     batch = a_batch(
         {
             "pipeline_parallel_size": ranks,
@@ -24,9 +26,10 @@ def test_equal_stages_idle_as_the_closed_form_says(row: dict[str, str]) -> None:
             "pipeline_schedule": row["schedule"],
         }
     )
-    times = StageTimes(*(np.full((1, ranks, chunks), seconds / chunks) for seconds in work), hop=np.zeros(1))
+    share = np.full((1, ranks, chunks), 1.0 / chunks)
+    times = StageTimes(forward * share, backward_input * share, backward_weight * share, np.zeros(1))
 
     seconds = pipeline_seconds(batch, times, np.array([micro_batches]))
 
-    idle = seconds[0] - micro_batches * sum(work)
+    idle = seconds[0] - micro_batches * (forward + backward_input + backward_weight)
     assert idle == pytest.approx(float(row["idle"]), rel=float(row["tolerance"]))

@@ -70,7 +70,7 @@ def _start(node: Node, request: TrialRequest, folder: str) -> None:
     context = multiprocessing.get_context("forkserver")
     if request.device.vendor == "cpu":
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # before the fork server's torch reads it
-    context.set_forkserver_preload(["tunewright_trial.rank"])
+    context.set_forkserver_preload(preloads(request))
     text = encode_request(request)
     for place in places(request, os.environ, str(Path(folder) / "meeting")):
         ours, theirs = context.Pipe(duplex=False)
@@ -80,6 +80,17 @@ def _start(node: Node, request: TrialRequest, folder: str) -> None:
         node.pipes[ours] = len(node.processes)
         node.processes.append(process)
         node.findings.append(Finding())
+
+
+def preloads(request: TrialRequest) -> list[str]:
+    """Return the slow imports of this trial, which the fork server does once instead of every rank."""
+    config = request.config
+    modules = ["tunewright_trial.rank"]
+    if config.recompute_granularity != "none":
+        modules.append("torch._dynamo")  # torch.utils.checkpoint imports it at its first call
+    if config.pipeline_parallel_size > 1 and request.identity.kind == "measure":
+        modules.append("tunewright_trial.parallel.schedules")
+    return modules
 
 
 def places(request: TrialRequest, environment: Mapping[str, str], meeting_file: str) -> list[Place]:

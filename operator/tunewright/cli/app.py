@@ -107,16 +107,6 @@ def export_ledger(
     run_export_ledger(name, out)
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def operator(
-    namespace: Annotated[list[str] | None, typer.Option(help="Watch this namespace only; repeatable.")] = None,
-) -> None:
-    """Watch TuningRun resources and tune them. Runs in the cluster; locally it uses your kubeconfig."""
-    from tunewright.controller import run as run_operator
-
-    run_operator(namespaces=tuple(namespace or ()))
-
-
 def run_app() -> None:
     """Run a command; turn an expected error into lines on standard error and exit code 2."""
     try:

@@ -13,5 +13,6 @@ def run_check(path: Path) -> None:
     counts = accepted.space.counts
     output.print(
         f"{path}: valid; {counts.legal:,} legal configurations, {counts.fitting:,} fit; "
-        f"baseline {describe(accepted.settings.baseline)}"
+        f"baseline {describe(accepted.settings.baseline)}",
+        soft_wrap=True,
     )

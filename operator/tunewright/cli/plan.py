@@ -1,7 +1,7 @@
 """`tunewright plan FILE`: the whole legal space, filtered and ranked, without any hardware."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,6 @@ def make_plan(accepted: Accepted) -> Plan:
 
 def on_nodes(accepted: Accepted, nodes: int) -> Accepted:
     """Return the same request on another number of nodes, with the same global batch."""
-    from dataclasses import replace
-
     cluster = accepted.problem.cluster.model_copy(update={"nodes": nodes})
     problem = accepted.problem.model_copy(update={"cluster": cluster})
     validation = accepted.settings.validation.model_copy(update={"nodes": nodes})

@@ -6,6 +6,7 @@ enter a projection by simulation and are not part of it.
 """
 
 import hashlib
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,9 @@ def profile_groups(problem: TuningProblem, batch: ConfigBatch) -> tuple[IntArray
 def profile_keys(problem: TuningProblem, batch: ConfigBatch) -> NDArray[np.object_]:
     """Return the profile key of every row as 16 hexadecimal digits, equal exactly where the profile is the same."""
     first, index = profile_groups(problem, batch)
-    keys = [_digest(problem, batch.config(int(row))) for row in first]
+    facts = canonical_json(_problem_facts(problem))
+    names = {TrainingConfig.model_fields[name].alias or name: name for name in _fields(problem)}
+    keys = [_digest(facts, names, batch.config(int(row))) for row in first]
     return np.array(keys, dtype=object)[index]
 
 
@@ -62,11 +65,8 @@ def _fields(problem: TuningProblem) -> tuple[str, ...]:
     return tuple(name for name in KEY_FIELDS if name not in expert_only)
 
 
-def _digest(problem: TuningProblem, config: TrainingConfig) -> str:
-    parts = config.to_json()
-    names = {name: TrainingConfig.model_fields[name].alias or name for name in _fields(problem)}
-    facts = {
-        "config": {alias: parts.get(alias) for alias in names.values()},
+def _problem_facts(problem: TuningProblem) -> dict[str, object]:
+    return {
         "model": problem.model.to_json(),
         "sequenceLength": problem.sequence_length,
         "implementation": problem.implementation,
@@ -74,4 +74,8 @@ def _digest(problem: TuningProblem, config: TrainingConfig) -> str:
         "accelerator": problem.cluster.accelerator.name,
         "gpusPerNode": problem.cluster.gpus_per_node,
     }
-    return hashlib.sha256(canonical_json(facts).encode()).hexdigest()[:16]
+
+
+def _digest(facts: str, names: Mapping[str, str], config: TrainingConfig) -> str:
+    chosen = {alias: getattr(config, name) for alias, name in names.items()}
+    return hashlib.sha256(f"{facts}{canonical_json(chosen)}".encode()).hexdigest()[:16]

@@ -5,30 +5,28 @@ happens once per step. Utilisation counts causal attention; the model's leaves r
 counts it. Both are over the dense peak of the row's precision times the world size.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from tunewright.domain.config_batch import ConfigBatch, FloatArray, IntArray
-from tunewright.domain.degrees import Degrees
-from tunewright.domain.pipeline_layout import StageTable
 from tunewright.domain.problem import TuningProblem
-from tunewright.domain.training_config import PRECISIONS, V_SHAPED_SCHEDULES, ZERO_BUBBLE_SCHEDULES
+from tunewright.domain.training_config import PRECISIONS
 from tunewright.performance.collectives import Collectives
 from tunewright.performance.compute import analytic_layer_times
 from tunewright.performance.constants import Efficiency, OverlapShares
-from tunewright.performance.data_communication import DataSeconds, data_seconds
 from tunewright.performance.flops import model_flops_per_step, recomputed_per_step
 from tunewright.performance.gemm import peak_flops_per_second
-from tunewright.performance.layer_communication import dense_layer_communication, moe_layer_communication
 from tunewright.performance.layer_times import LayerTimes
-from tunewright.performance.modules import Shapes
-from tunewright.performance.pipeline.simulate import StageTimes, pipeline_seconds
-from tunewright.performance.placement import Groups
-from tunewright.performance.stages import LayerCounts, LayerSeconds, stage_times
+from tunewright.performance.step_parts import StepModel
 from tunewright.trial_protocol.report import CollectiveTiming
+
+_MAX_ELEMENTS = 1_000_000
+"""Rows times ranks times chunks at once: 8 MB for each array of the pipeline."""
+
+_ONCE_PER_STEP = ("gradientReduction", "parameterGather", "optimizer", "hostOverhead")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +34,6 @@ class StepEstimate:
     """One entry a row. `parts` is ordered and sums to `step_seconds`."""
 
     parts: Mapping[str, FloatArray]
-    pipeline_seconds: FloatArray
-    """First forward to last backward pass."""
-    bubble_fraction: FloatArray
-    """Idle share of the pipeline phase on the busiest rank, transfers included."""
     tokens_per_second_per_gpu: FloatArray
     model_flops_utilisation: FloatArray
     hardware_flops_utilisation: FloatArray
@@ -47,8 +41,18 @@ class StepEstimate:
     @cached_property
     def step_seconds(self) -> FloatArray:
         """One optimizer step, end to end."""
-        total: FloatArray = sum(self.parts.values(), np.zeros_like(self.pipeline_seconds))
-        return total
+        return _sum(self.parts.values())
+
+    @cached_property
+    def pipeline_seconds(self) -> FloatArray:
+        """First forward to last backward pass."""
+        return _sum(seconds for name, seconds in self.parts.items() if name not in _ONCE_PER_STEP)
+
+    @property
+    def bubble_fraction(self) -> FloatArray:
+        """Idle share of the pipeline phase on the busiest rank, transfers included."""
+        idle = self.parts["pipelineTransfer"] + self.parts["pipelineBubble"]
+        return np.asarray(idle / self.pipeline_seconds, dtype=np.float64)
 
 
 def estimate(
@@ -62,15 +66,15 @@ def estimate(
 ) -> StepEstimate:
     """Estimate the step of every row; layer times and in-node collectives may come from a trial."""
     efficiency = efficiency or Efficiency()
-    job = _Job(
-        problem=problem,
-        batch=batch,
-        times=times or analytic_layer_times(problem, batch, efficiency),
-        collectives=Collectives(problem.cluster, tuple(measured_collectives)),
-        shares=overlap or default_overlap(problem),
-        efficiency=efficiency,
-    )
-    return job.estimate()
+    times = times or analytic_layer_times(problem, batch, efficiency)
+    collectives = Collectives(problem.cluster, tuple(measured_collectives))
+    shares = overlap or default_overlap(problem)
+    parts: dict[str, FloatArray] = {}
+    for rows in _row_chunks(batch):
+        model = StepModel(problem, batch.take(rows), times.take(rows), collectives, shares, efficiency)
+        for name, seconds in model.parts().items():
+            parts.setdefault(name, np.zeros(len(batch)))[rows] = seconds
+    return _with_throughput(problem, batch, parts)
 
 
 def default_overlap(problem: TuningProblem) -> OverlapShares:
@@ -79,162 +83,30 @@ def default_overlap(problem: TuningProblem) -> OverlapShares:
     return OverlapShares.nothing() if waits else OverlapShares()
 
 
-@dataclass(frozen=True, eq=False)
-class _Job:
-    problem: TuningProblem
-    batch: ConfigBatch
-    times: LayerTimes
-    collectives: Collectives
-    shares: OverlapShares
-    efficiency: Efficiency
-
-    def estimate(self) -> StepEstimate:
-        stages = stage_times(self.counts, self.dense, self.moe, self.times, self._hop_seconds())
-        pipeline = pipeline_seconds(self.batch, stages, self._micro_batches)
-        parts = self._rank_parts(stages)
-        work = sum(parts.values(), np.zeros(len(self.batch)))
-        idle = np.where(self.batch.pipeline_parallel_size > 1, np.maximum(pipeline - work, 0.0), 0.0)
-        transfers = np.minimum(idle, 2 * _hops_each_way(self.batch) * stages.hop)
-        parts["pipelineTransfer"] = transfers
-        parts["pipelineBubble"] = idle - transfers
-        parts |= self._step_parts(stages)
-        return self._result(parts, pipeline, idle)
-
-    @cached_property
-    def table(self) -> StageTable:
-        return StageTable.of(self.problem.model, self.batch)
-
-    @cached_property
-    def counts(self) -> LayerCounts:
-        return LayerCounts.of(self.problem, self.batch, self.table)
-
-    @cached_property
-    def groups(self) -> Groups:
-        return Groups.of(self.problem, self.batch)
-
-    @cached_property
-    def dense(self) -> LayerSeconds:
-        communication = dense_layer_communication(self.problem, self.batch, self.groups, self.collectives)
-        return LayerSeconds.of("dense", self.times, communication, self.shares)
-
-    @cached_property
-    def moe(self) -> LayerSeconds:
-        communication = moe_layer_communication(self.problem, self.batch, self.groups, self.collectives)
-        return LayerSeconds.of("moe", self.times, communication, self.shares)
-
-    @cached_property
-    def _micro_batches(self) -> IntArray:
-        return Degrees.of(self.problem, self.batch).num_micro_batches
-
-    def _hop_seconds(self) -> FloatArray:
-        """One transfer of a micro batch's hidden state between adjacent pipeline ranks."""
-        element = np.where(self.batch.is_("precision", "fp32"), 4.0, 2.0)
-        message = Shapes.of(self.problem, self.batch).token_share * self.problem.model.hidden_size * element
-        return self.collectives.send_receive(self.groups.neighbours, message)
-
-    def _rank_parts(self, stages: StageTimes) -> dict[str, FloatArray]:
-        """Seconds per step that the busiest rank works, by kind."""
-        rows, busiest = np.arange(len(self.batch)), stages.total().argmax(axis=1)
-        count = _Counter(self.counts, rows, busiest)
-        dense, moe, times = self.dense, self.moe, self.times
-        again = (count.dense - count.dense_kept, count.moe - count.moe_kept)
-        per_micro_batch = {
-            "computeForward": count.layers(dense.forward, moe.forward)
-            + count.embedding * times.embedding_forward
-            + count.head * times.head_forward,
-            "computeBackward": count.layers(
-                dense.backward_input + dense.backward_weight, moe.backward_input + moe.backward_weight
-            )
-            + count.embedding * (times.embedding_backward_input + times.embedding_backward_weight)
-            + count.head * (times.head_backward_input + times.head_backward_weight),
-            "recompute": again[0] * dense.recompute + again[1] * moe.recompute,
-        }
-        for name in ("tensor", "expert", "context"):
-            both = count.layers(_there_and_back(dense, name), _there_and_back(moe, name))
-            repeated = again[0] * getattr(dense, f"{name}_again") + again[1] * getattr(moe, f"{name}_again")
-            per_micro_batch[f"{name}Communication"] = both + repeated
-        return {name: seconds * self._micro_batches for name, seconds in per_micro_batch.items()}
-
-    def _step_parts(self, stages: StageTimes) -> dict[str, FloatArray]:
-        """What happens once per step, or per micro batch under FSDP2."""
-        data = data_seconds(self.problem, self.batch, self.table, self.groups, self.collectives)
-        accelerator = self.problem.cluster.accelerator
-        clear = self.efficiency.clear_bytes_per_parameter / (
-            accelerator.hbm_bytes_per_second * accelerator.hbm_efficiency
-        )
-        optimizer = data.updated_parameters * self.times.optimizer_seconds_per_parameter
-        on_cpu = accelerator.vendor == "cpu"
-        overhead = self.efficiency.cpu_step_overhead_seconds if on_cpu else self.efficiency.step_overhead_seconds
-        return {
-            "gradientReduction": self._exposed_reduction(data, stages),
-            "parameterGather": self._exposed_gather(data, stages),
-            "optimizer": optimizer + data.held_parameters * clear,
-            "hostOverhead": np.full(len(self.batch), overhead),
-        }
-
-    def _exposed_reduction(self, data: DataSeconds, stages: StageTimes) -> FloatArray:
-        backward = stages.backward_input + stages.backward_weight
-        once = self.shares.gradient_reduction * backward[:, 0, 0] * self._overlaps("overlap_grad_reduce")
-        return self._exposed(data.gradient_reduction, once, backward)
-
-    def _exposed_gather(self, data: DataSeconds, stages: StageTimes) -> FloatArray:
-        once = self.shares.parameter_gather * stages.forward[:, 0, 0] * self._overlaps("overlap_param_gather")
-        return self._exposed(data.parameter_gather, once, stages.forward)
-
-    def _exposed(self, seconds: FloatArray, once: FloatArray, per_micro_batch: FloatArray) -> FloatArray:
-        always = self.shares.sharded_data * per_micro_batch.sum(axis=2).max(axis=1) * self._micro_batches
-        hideable = np.where(self.batch.is_("optimizer", "fsdp2"), always, once)
-        return np.maximum(seconds - hideable, 0.0)
-
-    def _overlaps(self, switch: str) -> FloatArray:
-        """Zero-bubble runners wait for data-parallel collectives whatever the switch says."""
-        waits = self.batch.is_("pipeline_schedule", *ZERO_BUBBLE_SCHEDULES)
-        overlaps: FloatArray = ((self.batch.columns[switch] == 1) & ~waits).astype(np.float64)
-        return overlaps
-
-    def _result(self, parts: dict[str, FloatArray], pipeline: FloatArray, idle: FloatArray) -> StepEstimate:
-        step = sum(parts.values(), np.zeros(len(self.batch)))
-        world = self.problem.world_size
-        peaks = np.array([peak_flops_per_second(self.problem.cluster.accelerator, name) for name in PRECISIONS])
-        capacity = step * world * peaks[self.batch.precision]
-        model = model_flops_per_step(self.problem)
-        return StepEstimate(
-            parts=parts,
-            pipeline_seconds=pipeline,
-            bubble_fraction=np.where(pipeline > 0, idle / np.maximum(pipeline, 1e-30), 0.0),
-            tokens_per_second_per_gpu=self.problem.tokens_per_step / (step * world),
-            model_flops_utilisation=model / capacity,
-            hardware_flops_utilisation=(model + recomputed_per_step(self.problem, self.batch)) / capacity,
-        )
+def _row_chunks(batch: ConfigBatch) -> Iterator[IntArray]:
+    """Yield rows of equal pipeline depth together: arrays are as wide as the deepest pipeline of a chunk."""
+    widest = int(batch.virtual_pipeline_parallel_size.max(initial=1))
+    for ranks in np.unique(batch.pipeline_parallel_size):
+        rows = np.flatnonzero(batch.pipeline_parallel_size == ranks)
+        # Rows that are simulated together stay together.
+        rows = rows[np.lexsort((batch.virtual_pipeline_parallel_size[rows], batch.columns["pipeline_schedule"][rows]))]
+        size = max(1, _MAX_ELEMENTS // (int(ranks) * widest))
+        yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-class _Counter:
-    """The layer counts of one rank per row, over its chunks."""
-
-    def __init__(self, counts: LayerCounts, rows: IntArray, rank: IntArray) -> None:
-        self.dense = counts.dense[rows, rank].sum(axis=1)
-        self.moe = counts.moe[rows, rank].sum(axis=1)
-        self.dense_kept = counts.dense_kept[rows, rank].sum(axis=1)
-        self.moe_kept = counts.moe_kept[rows, rank].sum(axis=1)
-        self.embedding = counts.embedding[rows, rank].sum(axis=1)
-        self.head = counts.head[rows, rank].sum(axis=1)
-
-    def layers(self, dense: FloatArray, moe: FloatArray) -> FloatArray:
-        """Sum over the rank's layers."""
-        total: FloatArray = self.dense * dense + self.moe * moe
-        return total
+def _with_throughput(problem: TuningProblem, batch: ConfigBatch, parts: dict[str, FloatArray]) -> StepEstimate:
+    step, world = _sum(parts.values()), problem.world_size
+    peaks = np.array([peak_flops_per_second(problem.cluster.accelerator, name) for name in PRECISIONS])
+    capacity = step * world * peaks[batch.precision]
+    model = model_flops_per_step(problem)
+    return StepEstimate(
+        parts=parts,
+        tokens_per_second_per_gpu=problem.tokens_per_step / (step * world),
+        model_flops_utilisation=model / capacity,
+        hardware_flops_utilisation=(model + recomputed_per_step(problem, batch)) / capacity,
+    )
 
 
-def _there_and_back(layer: LayerSeconds, name: str) -> FloatArray:
-    both: FloatArray = getattr(layer, f"{name}_forward") + getattr(layer, f"{name}_backward")
-    return both
-
-
-def _hops_each_way(batch: ConfigBatch) -> IntArray:
-    """Transfers between ranks on a micro batch's way: P−1, V·P−1 interleaved, 2(P−1) in V-shaped schedules."""
-    ranks = batch.pipeline_parallel_size
-    interleaved = batch.is_("pipeline_schedule", "interleaved-1f1b")
-    v_shaped = batch.is_("pipeline_schedule", *V_SHAPED_SCHEDULES)
-    chunks = np.where(interleaved, batch.virtual_pipeline_parallel_size, 1)
-    hops = np.where(v_shaped, 2 * (ranks - 1), chunks * ranks - 1)
-    return np.where(ranks > 1, hops, 0)
+def _sum(parts: Iterable[FloatArray]) -> FloatArray:
+    total: FloatArray = np.sum(np.stack(list(parts)), axis=0)
+    return total

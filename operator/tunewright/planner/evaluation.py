@@ -127,7 +127,7 @@ def evaluate(problem: TuningProblem, settings: PlannerSettings, space: Space, st
     projections = {
         config: cached_projection(problem, space, config, trial.report)
         for config, (trial, _, _) in sources.items()
-        if trial.report is not None
+        if trial.report is not None and trial.report.profile is not None
     }
     bias = _bias(problem, settings, space, sources, measurements)
     candidates = []

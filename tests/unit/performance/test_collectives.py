@@ -16,8 +16,8 @@ def a_group(size: int, inside: int) -> Group:
     return Group(np.array([size]), np.array([inside]))
 
 
-def without_latency(**changes: object) -> Cluster:
-    cluster = a_cluster(scale_up_latency_seconds=0.0, **changes)
+def without_latency(*, mesh: bool = True) -> Cluster:
+    cluster = a_cluster(scale_up_latency_seconds=0.0, scale_up_is_mesh=mesh)
     return cluster.model_copy(update={"network": cluster.network.model_copy(update={"latency_seconds": 0.0})})
 
 
@@ -66,7 +66,7 @@ def test_all_gather_on_a_full_mesh_uses_all_links_and_a_pair_one_in_seven() -> N
 
 
 def test_a_switch_gives_a_pair_the_whole_bandwidth() -> None:
-    collectives = Collectives(without_latency(scale_up_is_mesh=False))
+    collectives = Collectives(without_latency(mesh=False))
     assert collectives.all_to_all(a_group(2, 2), SIZE)[0] == pytest.approx(64e6 / 2 / 560e9)
 
 

@@ -13,8 +13,7 @@ def a_device(precision: str = "bf16", **changes: object) -> Device:
 
 
 def seconds(device: Device, rows: float, columns: float, depth: float, groups: float = 1.0) -> float:
-    sizes = (np.array([size]) for size in (rows, columns, depth))
-    return float(device.product_seconds(*sizes, groups)[0])
+    return float(device.product_seconds(np.array([rows]), np.array([columns]), np.array([depth]), groups)[0])
 
 
 def speed(device: Device, rows: float, columns: float, depth: float, groups: float = 1.0) -> float:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.unit.performance.builders import a_batch, a_latent_model, a_moe_model, a_problem
+from tunewright.domain.model_architecture import ModelArchitecture
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.errors import InvalidInput
@@ -19,11 +20,10 @@ from tunewright.trial_protocol.report import (
     TrialReport,
 )
 
-
 MEASURED = Measured(step_seconds=(1.0,), tokens_per_step=1, world_size=1, nodes=1, first_loss=1, last_loss=1)
 
 
-def a_report(profile: Profile | None = None, **outcome: object) -> TrialReport:
+def a_report(profile: Profile | None, **outcome: object) -> TrialReport:
     kind: TrialKind = "measure" if "measured" in outcome else "profile"
     identity = TrialIdentity(run_uid="run", trial="t0001", attempt=1, kind=kind, config_digest="0" * 16)
     return TrialReport.model_validate({"identity": identity, "profile": profile, **outcome})
@@ -57,8 +57,8 @@ CONFIGS = [
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 @pytest.mark.parametrize("model", [a_moe_model(), a_latent_model()], ids=lambda model: model.name)
-def test_a_profile_made_by_the_model_projects_to_the_estimate(model: object, config: TrainingConfig) -> None:
-    problem = a_problem(model)  # type: ignore[arg-type]
+def test_a_profile_made_by_the_model_projects_to_the_estimate(model: ModelArchitecture, config: TrainingConfig) -> None:
+    problem = a_problem(model)
     step = estimate(problem, a_batch(config.model_dump()))
     projection = project(problem, config, a_report(modelled_profile(problem, config)))
     assert projection.step_seconds == pytest.approx(step.step_seconds[0], rel=1e-9)
@@ -82,7 +82,7 @@ def test_timed_collectives_replace_the_model_and_its_flag() -> None:
     problem, config = a_problem(), TrainingConfig(tensor_parallel_size=8)
     profile = modelled_profile(problem, config)
     timed = tuple(
-        CollectiveTiming(operation=operation, ranks=8, bytes=2**20, timing=Timing(seconds=0.01))  # type: ignore[arg-type]
+        CollectiveTiming(operation=operation, ranks=8, bytes=2**20, timing=Timing(seconds=0.01))
         for operation in ("all-gather", "reduce-scatter")
     )
     modelled = project(problem, config, a_report(profile))
@@ -130,4 +130,4 @@ def test_a_projection_survives_json() -> None:
 )
 def test_a_report_without_a_profile_is_refused(outcome: dict[str, object]) -> None:
     with pytest.raises(InvalidInput, match="only a report with a profile"):
-        project(a_problem(), TrainingConfig(), a_report(**outcome))
+        project(a_problem(), TrainingConfig(), a_report(None, **outcome))

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.optim.adamw import adamw
 
 from tunewright_trial.layers.parameters import Kind, placement_of
 from tunewright_trial.layers.split import Split
@@ -33,8 +34,7 @@ class Bucket:
         if self._sharded:
             length = padded // shards
             self._own = slice(data.rank * length, (data.rank + 1) * length)
-        self.master = nn.Parameter(self._values[self._own].float().clone())
-        self._optimizer = torch.optim.AdamW([self.master], lr=LEARNING_RATE, weight_decay=0.0, fused=True)
+        self._adam = AdamState(self._values[self._own].float().clone())
 
     def _adopt(self, parameters: list[nn.Parameter]) -> None:
         """Move the parameters and their gradients into the buffers."""
@@ -59,10 +59,9 @@ class Bucket:
     def step(self) -> float:
         """Reduce, update this rank's shard, gather. Return the sum of squares of the gradients in this shard."""
         gradient = self._reduced().div_(self._divisor)
-        self.master.grad = gradient
-        self._optimizer.step()
+        self._adam.update(gradient)
         own = self._values[self._own]
-        own.copy_(self.master.detach())
+        own.copy_(self._adam.master)
         if self._sharded:
             dist.all_gather_into_tensor(self._values, own.clone(), group=self._data.group)
         return float(gradient.square().sum())
@@ -70,12 +69,45 @@ class Bucket:
     def _reduced(self) -> torch.Tensor:
         gradients = self._gradients.float() if self._gradients.dtype != torch.float32 else self._gradients.clone()
         if self._sharded:
-            shard = torch.empty_like(self.master)
+            shard = torch.empty_like(self._adam.master)
             dist.reduce_scatter_tensor(shard, gradients, group=self._data.group)
             return shard
         if self._data.communicates:
             dist.all_reduce(gradients, group=self._data.group)
         return gradients
+
+
+class AdamState:
+    """fp32 master weights and moments of one shard.
+
+    Calls torch's functional AdamW: constructing a `torch.optim` object imports torch's compiler, which takes longer than
+    many a trial.
+    """
+
+    def __init__(self, master: torch.Tensor) -> None:
+        self.master = master
+        self._first, self._second = torch.zeros_like(master), torch.zeros_like(master)
+        self._steps = torch.zeros((), dtype=torch.float32, device=master.device)
+
+    @torch.no_grad()
+    def update(self, gradient: torch.Tensor) -> None:
+        """Take one fused step."""
+        adamw(
+            [self.master],
+            [gradient],
+            [self._first],
+            [self._second],
+            [],
+            [self._steps],
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.95,
+            lr=LEARNING_RATE,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
 
 
 class Optimizer:

@@ -83,7 +83,7 @@ class LLMAdvisor:
     async def _held(self, conversation: Conversation) -> Outcome:
         limit = self._connection.timeout_seconds
         try:
-            return await asyncio.wait_for(in_daemon_thread(conversation.run, "advisor"), limit + 30)
+            return await asyncio.wait_for(in_daemon_thread(conversation.run, "advisor"), limit + MARGIN_SECONDS)
         except TimeoutError:
             return conversation.abandon(f"no complete answer within {limit:g} s: raise timeoutSeconds")
         except Exception as error:

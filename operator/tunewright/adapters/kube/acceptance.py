@@ -19,11 +19,12 @@ from tunewright.adapters.kube.problem_reader import (
 )
 from tunewright.adapters.kube.spec.search import LLMSpec
 from tunewright.adapters.kube.spec.tuning_run import TuningRun, TuningRunSpec, read_tuning_run
-from tunewright.domain.axes import axis_named
+from tunewright.domain.axes import AxisValue, axis_named
 from tunewright.domain.catalog_loader import Catalog
 from tunewright.domain.hardware import Accelerator
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
+from tunewright.domain.value import camel_case
 from tunewright.errors import InvalidInput, Problem
 from tunewright.planner.settings import (
     Budget,
@@ -70,7 +71,7 @@ def accept(
     baseline = checked_baseline(problem, _given(spec.baseline))
     settings = _settings(spec, problem, baseline, sweep)
     space = build_space(problem, settings)
-    _check_space(spec, space)
+    _check_space(settings, space)
     return Accepted(run, problem, settings, device, _pod_options(spec, problem, default_image), spec.llm, space)
 
 
@@ -129,12 +130,18 @@ def _check_cross_fields(spec: TuningRunSpec, findings: Findings) -> None:
         findings.add("Illegal", Problem("spec.llm", spec.llm.model, remedy))
 
 
-def _check_space(spec: TuningRunSpec, space: Space) -> None:
-    if len(space.batch):
+def _check_space(settings: PlannerSettings, space: Space) -> None:
+    """The space always holds the baseline; alone and outside the given values, nothing that was asked for is legal."""
+    if len(space.batch) > 1 or _is_within(settings.baseline, settings.search_space):
         return
-    given = _given(spec.search_space)
-    value = ", ".join(given) if given else None
-    raise NotAccepted("EmptySpace", [Problem("spec.searchSpace", value, "allows no legal configuration: widen it")])
+    value = ", ".join(camel_case(field) for field in settings.search_space)
+    remedy = "allows no legal configuration: widen it (`tunewright explain` names the rules that one breaks)"
+    raise NotAccepted("EmptySpace", [Problem("spec.searchSpace", value, remedy)])
+
+
+def _is_within(config: TrainingConfig, search_space: Mapping[str, tuple[AxisValue, ...]]) -> bool:
+    values = {**config.model_dump(), "recompute_modules": "+".join(config.recompute_modules)}
+    return all(values[field] in allowed for field, allowed in search_space.items())
 
 
 def _settings(

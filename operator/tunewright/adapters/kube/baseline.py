@@ -21,11 +21,12 @@ from tunewright.domain.training_config import (
     default_recompute_modules,
 )
 from tunewright.errors import DoesNotFit, IllegalConfig, InvalidInput, Problem
-from tunewright.legality.verdicts import judge
+from tunewright.legality.verdicts import Verdicts, judge
 from tunewright.memory.estimate import estimate
 from tunewright.memory.fit import FitVerdict, fit
 
 _MAX_PIPELINE = 64
+_BATCH_RULE = "batch-is-divisible"
 
 
 def checked_baseline(problem: TuningProblem, given: Mapping[str, Any]) -> TrainingConfig:
@@ -55,7 +56,7 @@ def default_baseline(problem: TuningProblem) -> TrainingConfig:
     batch = ConfigBatch.of(candidates)
     verdicts = judge(problem, batch)
     if not verdicts.legal.any():
-        raise _no_legal(problem, verdicts.by_rule, len(batch))
+        raise _no_legal(problem, verdicts)
     legal = batch.take(verdicts.legal)
     verdict = fit(problem, estimate(problem, legal))
     if not verdict.fits.any():
@@ -104,12 +105,15 @@ def _check_fits(problem: TuningProblem, batch: ConfigBatch) -> None:
     raise DoesNotFit(f"spec.baseline: {verdict.message(0)}", items)
 
 
-def _no_legal(problem: TuningProblem, by_rule: Mapping[str, int], candidates: int) -> InvalidInput:
-    if by_rule.get("batch-is-divisible", 0) == candidates:
+def _no_legal(problem: TuningProblem, verdicts: Verdicts) -> InvalidInput:
+    broken = {name: finding.violated for name, finding in verdicts.findings.items() if finding.violated.any()}
+    others = [violated for name, violated in broken.items() if name != _BATCH_RULE]
+    if _BATCH_RULE in broken and not np.logical_or.reduce([np.zeros(verdicts.rows, dtype=bool), *others]).all():
         remedy = f"no split of {problem.world_size} GPUs divides it: use a multiple of a power of two"
         return NotAccepted("Illegal", [Problem("spec.workload.globalBatchSize", problem.global_batch_size, remedy)])
-    most = ", ".join(f"{rule} ({count})" for rule, count in sorted(by_rule.items(), key=lambda item: -item[1])[:3])
-    remedy = f"none of {candidates} usual configurations is legal; most broken: {most}: give a baseline"
+    ranked = sorted(verdicts.by_rule.items(), key=lambda item: (-item[1], item[0]))
+    most = ", ".join(f"{rule} ({count})" for rule, count in ranked[:3])
+    remedy = f"none of {verdicts.rows} usual configurations is legal; most broken: {most}: give a baseline"
     return NotAccepted("Illegal", [Problem("spec.baseline", None, remedy)])
 
 

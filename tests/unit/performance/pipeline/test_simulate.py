@@ -35,11 +35,12 @@ def uneven(schedule: PipelineSchedule, ranks: int, *, spread: float, seed: int) 
     for part in parts:
         part[:, 0 if schedule in V_SHAPED_SCHEDULES else -1, -1] += spread * generator.random(ROWS)
         part[:, 0, 0] += 0.05
-    return StageTimes(*parts, hop=0.2 * generator.random(ROWS))
+    return StageTimes(parts[0], parts[1], parts[2], 0.2 * generator.random(ROWS))
 
 
 def test_one_rank_works_without_waiting() -> None:
-    times = StageTimes(*(np.full((1, 1, 1), value) for value in (1.0, 1.5, 0.5)), hop=np.ones(1))
+    one = np.ones((1, 1, 1))
+    times = StageTimes(one, 1.5 * one, 0.5 * one, np.ones(1))
     assert seconds_of("1f1b", 1, 1, times, 7)[0] == pytest.approx(7 * 3.0)
 
 
@@ -83,7 +84,8 @@ def test_the_extension_is_close_when_every_stage_differs(
 ) -> None:
     generator = np.random.default_rng(7)
     shape = (ROWS, 8, chunks_of(schedule))
-    times = StageTimes(*(1 + 0.5 * generator.random(shape) for _ in range(3)), hop=0.2 * generator.random(ROWS))
+    parts = 1 + 0.5 * generator.random((3, *shape))
+    times = StageTimes(parts[0], parts[1], parts[2], 0.2 * generator.random(ROWS))
     extended = seconds_of(schedule, 8, shape[2], times, 104)
     monkeypatch.setattr(simulate, "PERIODS_SIMULATED", 100)
     np.testing.assert_allclose(extended, seconds_of(schedule, 8, shape[2], times, 104), rtol=0.03)

@@ -1,0 +1,19 @@
+"""What the surrogate learns from: the figures of every row that was tried. Called by explore and briefing."""
+
+from tunewright.planner.evaluation import Candidate
+from tunewright.planner.turn import Turn
+from tunewright.search.surrogate import Observation, Surrogate
+
+
+def surrogate_of(turn: Turn) -> Surrogate:
+    """Return the surrogate with everything that is known: measured where there is a measurement, else projected."""
+    known = [(candidate.row, _figure(candidate)) for candidate in turn.evaluation.candidates]
+    observations = [Observation(row, value) for row, value in known if row is not None and value > 0]
+    return Surrogate(turn.snapshot.space, observations)
+
+
+def _figure(candidate: Candidate) -> float:
+    """A measurement is put on the scale of projections, where everything else is."""
+    if candidate.projected is not None:
+        return candidate.projected
+    return candidate.measurement.tokens_per_second_per_gpu if candidate.measurement else 0.0

@@ -1,0 +1,207 @@
+"""One call of `decide` in the making: what earlier decisions of the same call already used up.
+
+Called by the phases, which propose configurations; `consider` says what becomes of each: judged at once, tried, or
+left for later because a slot, the budget or the answer of a running trial is missing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from tunewright import legality
+from tunewright.domain.axes import describe
+from tunewright.domain.config_batch import BoolArray, ConfigBatch
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.planner import budget
+from tunewright.planner.decisions import Decision, Judge, Origin, StartTrial, Verdict
+from tunewright.planner.evaluation import Evaluation, evaluate
+from tunewright.planner.snapshot import Snapshot
+from tunewright.planner.state import Trial
+from tunewright.trial_protocol.report import CONFIGURATION_FAILURES
+
+Consideration = Literal["judged", "started", "no-slot", "no-budget", "waits"]
+_LONGEST_MESSAGE = 2000
+
+
+@dataclass
+class Turn:
+    """The snapshot, what follows from it, and the decisions so far."""
+
+    snapshot: Snapshot
+    decisions: list[Decision] = field(default_factory=list)
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """Everything that was tried, projected and compared."""
+        parts = self.snapshot
+        return evaluate(parts.problem, parts.settings, parts.space, parts.state)
+
+    @property
+    def started(self) -> list[StartTrial]:
+        """Trials started in this call."""
+        return [decision for decision in self.decisions if isinstance(decision, StartTrial)]
+
+    @property
+    def free_slots(self) -> int:
+        """Trials that may start beside those that run."""
+        state, settings = self.snapshot.state, self.snapshot.settings
+        return settings.parallel_trials - len(state.running) - len(self.started)
+
+    @property
+    def gpu_seconds_left(self) -> float:
+        """Accelerator seconds that are neither used nor reserved."""
+        return budget.gpu_seconds_left(self.snapshot) - sum(item.reserved_gpu_seconds for item in self.started)
+
+    @cached_property
+    def expected_step_seconds(self) -> float:
+        """Step time of the baseline by the analytic model: what a validation is reserved with before it is known."""
+        row = self.snapshot.space.row_of(self.snapshot.settings.baseline)
+        return float(self.snapshot.space.step_seconds[row]) if row is not None else 0.0
+
+    def may_profile(self) -> bool:
+        """Tell whether the budget allows another profile trial."""
+        new = sum(item.kind == "profile" and item.attempt == 1 for item in self.started)
+        reserve = budget.validation_gpu_seconds(self.snapshot, self.expected_step_seconds)
+        enough = self.gpu_seconds_left - reserve >= budget.profile_gpu_seconds(self.snapshot.settings)
+        return budget.profiles_left(self.snapshot) - new > 0 and enough
+
+    def consider(
+        self, config: TrainingConfig, origin: Origin, cannot_win: Callable[[int], str] | None = None
+    ) -> Consideration:
+        """Judge or start one proposed configuration. `cannot_win(row)` says why it is not worth a trial, or nothing."""
+        if earlier := self._seen.get(config):
+            return self.judge(config, "duplicate", f"already {earlier}", origin)
+        row = self.snapshot.space.row_of(config)
+        if row is None:
+            return self._judge_outside(config, origin)
+        if not self.snapshot.space.fits[row]:
+            return self.judge(config, "filtered", self.snapshot.space.memory_verdict(row).message(0), origin)
+        known = self.trial_of(row)
+        if known is not None and known.report is not None:
+            message = f"its profile was taken by {known.name}: projected without a trial"
+            return self.judge(config, "reused", message, origin, known.name)
+        if reason := self.ruled_out(row) or (cannot_win(row) if cannot_win else ""):
+            return self.judge(config, "pruned", reason, origin)
+        return self._start_profile(row, config, origin, known)
+
+    def judge(
+        self, config: TrainingConfig | None, verdict: Verdict, message: str, origin: Origin, reused_trial: str = ""
+    ) -> Consideration:
+        """Record a proposal that needs no trial."""
+        text = message[:_LONGEST_MESSAGE]
+        self.decisions.append(
+            Judge(config=config, verdict=verdict, message=text, origin=origin, reused_trial=reused_trial)
+        )
+        if config is not None and verdict == "reused":
+            self._seen[config] = f"projected from {reused_trial}"
+        return "judged"
+
+    def trial_of(self, row: int) -> Trial | None:
+        """Return the profile trial that has the profile key of a row, if there is one."""
+        return self._profiles.get(self.snapshot.space.profile_key(row))
+
+    def ruled_out(self, row: int) -> str:
+        """Say why failed trials speak against a row; empty when they do not."""
+        known = self.trial_of(row)
+        if known is not None and known.failure is not None and not known.running:
+            return f"{known.name} has the same profile and ended with {known.failure}"
+        for trial, least in self._out_of_memory:
+            if self.snapshot.space.allocated_bytes[row] >= least:
+                return f"needs no less memory than {trial}, which ran out of device memory"
+        return ""
+
+    def open_rows(self) -> BoolArray:
+        """Return the rows that may be proposed: fitting, unseen, not ruled out, their profile not under way."""
+        space = self.snapshot.space
+        candidates = space.fits.copy()
+        for config in self._seen:
+            row = space.row_of(config)
+            if row is not None:
+                candidates[row] = False
+        for _, least in self._out_of_memory:
+            candidates &= space.allocated_bytes < least
+        blocked = [self._group(trial.config) for trial in self._profiles.values() if trial.report is None]
+        blocked += [self._group(item.config) for item in self.started]
+        return candidates & ~np.isin(space.key_index, blocked)
+
+    def free_rows(self) -> BoolArray:
+        """Return the rows whose profile is already taken: they are projected without a trial."""
+        measured = [self._group(trial.config) for trial in self._profiles.values() if trial.report is not None]
+        free: BoolArray = np.isin(self.snapshot.space.key_index, measured)
+        return free
+
+    def next_trial(self) -> str:
+        """Return the name of the next new trial."""
+        new = sum(item.attempt == 1 for item in self.started)
+        return f"t{len(self.snapshot.state.trials) + new + 1:04d}"
+
+    def start(self, trial: StartTrial) -> None:
+        """Record the start of a trial and take its slot, its key and its reservation."""
+        self.decisions.append(trial)
+        self._seen[trial.config] = f"tried by {trial.trial}"
+
+    def _start_profile(
+        self, row: int, config: TrainingConfig, origin: Origin, known: Trial | None
+    ) -> Consideration:
+        key = self.snapshot.space.profile_key(row)
+        if known is not None or any(item.profile_key == key for item in self.started):
+            return "waits"
+        if not self.may_profile():
+            return "no-budget"
+        if self.free_slots <= 0:
+            return "no-slot"
+        self.start(
+            StartTrial(
+                trial=self.next_trial(),
+                kind="profile",
+                config=config,
+                profile_key=key,
+                origin=origin,
+                reserved_gpu_seconds=budget.profile_gpu_seconds(self.snapshot.settings),
+            )
+        )
+        return "started"
+
+    def _judge_outside(self, config: TrainingConfig, origin: Origin) -> Consideration:
+        verdicts = legality.judge(self.snapshot.problem, ConfigBatch.of([config]))
+        if violations := verdicts.violations(0):
+            return self.judge(config, "illegal", "; ".join(violations.values()), origin)
+        message = f"{describe(config)} is legal, and not among the values that this run searches"
+        return self.judge(config, "outside", message, origin)
+
+    def _group(self, config: TrainingConfig) -> int:
+        row = self.snapshot.space.row_of(config)
+        return -1 if row is None else int(self.snapshot.space.key_index[row])
+
+    @cached_property
+    def _seen(self) -> dict[TrainingConfig, str]:
+        """Configurations that have a trial or a projection; those judged otherwise may be proposed again."""
+        seen: dict[TrainingConfig, str] = {}
+        for proposal in self.snapshot.state.proposals:
+            if isinstance(proposal, StartTrial):
+                seen.setdefault(proposal.config, f"tried by {proposal.trial}")
+            elif proposal.verdict == "reused" and proposal.config is not None:
+                seen.setdefault(proposal.config, f"projected from {proposal.reused_trial}")
+        return seen
+
+    @cached_property
+    def _profiles(self) -> dict[str, Trial]:
+        return {trial.start.profile_key: trial for trial in self.snapshot.state.profiles}
+
+    @cached_property
+    def _out_of_memory(self) -> list[tuple[str, float]]:
+        """Trials that ran out of memory, with the allocation that the model predicts for their configuration."""
+        found = []
+        for trial in self.snapshot.state.trials.values():
+            row = self.snapshot.space.row_of(trial.config)
+            if trial.failure == "DeviceOutOfMemory" and row is not None:
+                found.append((trial.name, float(self.snapshot.space.allocated_bytes[row])))
+        return found
+
+
+def failed_as_configured(trial: Trial) -> bool:
+    """Tell whether a trial failed for a reason that lies in its configuration."""
+    return trial.failure in CONFIGURATION_FAILURES
