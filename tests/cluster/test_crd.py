@@ -47,15 +47,18 @@ def test_printer_columns_and_short_name(control_plane: Cluster, namespace: str) 
     status = {
         "observedGeneration": 1,
         "state": "Validating",
-        "trials": {"summary": "4/8"} | dict.fromkeys(
-            ["proposed", "filtered", "pruned", "reused", "running", "projected", "measured", "failed"], 0
-        ),
+        "trials": {"summary": "4/8"}
+        | dict.fromkeys(["proposed", "filtered", "pruned", "reused", "running", "projected", "measured", "failed"], 0),
         "best": {
             "projected": {
-                "trial": "t0001", "tokensPerSecondPerGPU": 4908, "intervalLow": 1, "intervalHigh": 2, "configuration": {}
+                "trial": "t0001",
+                "tokensPerSecondPerGPU": 4908,
+                "intervalLow": 1,
+                "intervalHigh": 2,
+                "configuration": {},
             }
         },
-    }  # fmt: skip
+    }
     patch = json.dumps({"status": status})
     control_plane.kubectl("patch", "tnr", "tiny", "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
     header, row = control_plane.kubectl("get", "tnr", "-n", namespace).splitlines()
@@ -76,7 +79,10 @@ REFUSED = {
     "typo": (a_tuning_run(budgets={}), ['unknown field "spec.budgets"']),
     "required": (without(a_tuning_run(), "spec", "workload", "globalBatchSize"), ["globalBatchSize: Required value"]),
     "axis-value": (a_tuning_run(searchSpace={"pipelineSchedule": ["2f2b"]}), ["pipelineSchedule", '"2f2b"', '"1f1b"']),
-    "switch": (a_tuning_run(searchSpace={"overlapGradReduce": ["on"]}), ["overlapGradReduce", "must be of type boolean"]),
+    "switch": (
+        a_tuning_run(searchSpace={"overlapGradReduce": ["on"]}),
+        ["overlapGradReduce", "must be of type boolean"],
+    ),
     "name": (a_tuning_run("a" * 41), [f"metadata.name {'a' * 41} must match", "at most 40"]),
     "two-models": (
         a_tuning_run(
@@ -88,7 +94,10 @@ REFUSED = {
         ),
         ["spec.workload.model", "set exactly one of preset, configMapKeyRef and architecture"],
     ),
-    "parallel": (a_tuning_run(parallelTrials=4, budget={"maxTrials": 2}), ["parallelTrials", "4 exceeds budget.maxTrials 2"]),
+    "parallel": (
+        a_tuning_run(parallelTrials=4, budget={"maxTrials": 2}),
+        ["parallelTrials", "4 exceeds budget.maxTrials 2"],
+    ),
     "validation": (a_tuning_run(validation={"nodes": 2}), ["spec.validation", "nodes 2 exceeds cluster.nodes 1"]),
     "llm-unused": (
         a_tuning_run(explore={"strategy": "Surrogate"}, llm={"model": "openai/x"}),
@@ -102,9 +111,12 @@ REFUSED = {
         a_tuning_run(trial={"resources": {"limits": {"amd.com/gpu": "8"}}}),
         ["spec.trial.resources", "the operator asks for whole nodes"],
     ),
-    "env": (a_tuning_run(trial={"env": [{"name": "A"}]}), ["spec.trial.env[0]", "exactly one of value and secretKeyRef"]),
+    "env": (
+        a_tuning_run(trial={"env": [{"name": "A"}]}),
+        ["spec.trial.env[0]", "exactly one of value and secretKeyRef"],
+    ),
     "float": (a_tuning_run(budget={"maxGPUHours": 0.5}), ["spec.budget.maxGPUHours"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)

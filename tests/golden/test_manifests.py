@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support.kube_documents import A_RUN, a_request, pod_options
 
+from tests.support.kube_documents import A_RUN, a_request, pod_options
 from tunewright.adapters.kube.events import transition_event
 from tunewright.adapters.kube.manifests import REQUEST_VARIABLE, ledger_shard, result_config_map, trial_job
 from tunewright.adapters.kube.spec.trial import PodSpec, TrialSpec

@@ -56,7 +56,7 @@ class SecretKeyAdvisor:
             if reference is not None:
                 return LLMConnection.parse({**document, "api_key": await self._key(reference)}, "spec.llm")
             if self._spec.api_base is not None:
-                raise AdvisorError("NotConfigured", "spec.llm.apiBase: needs apiKeySecretRef: the operator's key stays here")
+                raise AdvisorError("NotConfigured", "spec.llm.apiBase needs apiKeySecretRef: ours stays here")
             return LLMConnection.from_environment(document, self._environment, "spec.llm")
         except InvalidInput as error:
             raise AdvisorError("NotConfigured", str(error)) from None

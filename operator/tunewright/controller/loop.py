@@ -27,7 +27,7 @@ class OperatorLoop:
     async def start(self) -> None:
         """Connect and start all tasks."""
         client = await self._stack.enter_async_context(connected())
-        reconciler = Reconciler(client, Wiring(client, self._settings, os.environ), self._settings)
+        reconciler = Reconciler(client, Wiring(client, self._settings, os.environ))
         self._stack.push_async_callback(reconciler.close)
         if self._settings.probe_port:
             probes = ProbeServer(self._heartbeat, self._settings.probe_port)

@@ -12,8 +12,9 @@ from tunewright.domain.config_batch import ConfigBatch, FloatArray, IntArray
 from tunewright.domain.degrees import Degrees
 from tunewright.domain.model_architecture import MixtureOfExperts
 from tunewright.domain.problem import TuningProblem
+from tunewright.domain.routing import token_copies
 from tunewright.memory.constants import MemoryConstants
-from tunewright.memory.routing import distinct_ranks, routed_rows
+from tunewright.memory.routing import routed_rows
 
 WORST_CASE_RECEIVE_STAGE = 2
 """Primus' sync-free stage from which DeepEP's receive tensor is sized for all tokens of all peers."""
@@ -50,7 +51,12 @@ def dispatch_bytes(
 def _received(problem: TuningProblem, experts: MixtureOfExperts, batch: ConfigBatch, tokens: FloatArray) -> FloatArray:
     """Tokens that DeepEP delivers to a rank: one copy per rank that a token visits, or every peer's tokens."""
     worst = tokens * batch.expert_parallel_size * batch.expert_tensor_parallel_size
-    usual = tokens * batch.expert_tensor_parallel_size * distinct_ranks(experts, batch) * problem.routing_imbalance
+    usual = (
+        tokens
+        * batch.expert_tensor_parallel_size
+        * token_copies(experts, batch.expert_parallel_size)
+        * problem.routing_imbalance
+    )
     received: FloatArray = np.where(batch.sync_free_stage >= WORST_CASE_RECEIVE_STAGE, worst, np.minimum(usual, worst))
     return received
 

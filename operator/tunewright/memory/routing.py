@@ -1,11 +1,8 @@
 """How many rows the experts of one rank work on. Used by the activation and communication formulas."""
 
-import math
-
 import numpy as np
 
 from tunewright.domain.config_batch import ConfigBatch, FloatArray
-from tunewright.domain.model_architecture import MixtureOfExperts
 from tunewright.domain.problem import TuningProblem
 
 WORST_CASE_STAGE = 3
@@ -27,19 +24,3 @@ def routed_rows(problem: TuningProblem, batch: ConfigBatch, tokens: FloatArray) 
     worst = copies * split * batch.expert_parallel_size
     rows: FloatArray = np.where(batch.sync_free_stage >= WORST_CASE_STAGE, worst, np.minimum(usual, worst))
     return rows
-
-
-def distinct_ranks(experts: MixtureOfExperts, batch: ConfigBatch) -> FloatArray:
-    """Return on how many expert ranks a token's k experts sit, in the mean of balanced routing.
-
-    E·(1 − binom(N − N/E, k) / binom(N, k)): 4.54 of 6 for 64 experts, 6 a token, on 8 ranks.
-    """
-    sizes, index = np.unique(batch.expert_parallel_size, return_inverse=True)
-    means = np.array([_mean_ranks(experts.num_experts, experts.experts_per_token, int(size)) for size in sizes])
-    mean: FloatArray = means[index.reshape(-1)]
-    return mean
-
-
-def _mean_ranks(num_experts: int, per_token: int, ranks: int) -> float:
-    elsewhere = num_experts - num_experts // ranks
-    return ranks * (1 - math.comb(elsewhere, per_token) / math.comb(num_experts, per_token))

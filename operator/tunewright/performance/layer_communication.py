@@ -4,14 +4,14 @@ Volumes: Korthikanti et al. 2022 (arXiv 2205.05198) for tensor with sequence par
 token dispatcher, deepseek-ai/DeepEP for its dispatch. bf16 on the wire; fp32 where the row computes in fp32.
 """
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tunewright.domain.config_batch import ConfigBatch, FloatArray, IntArray
+from tunewright.domain.config_batch import ConfigBatch, FloatArray
 from tunewright.domain.model_architecture import MixtureOfExperts, ModelArchitecture
 from tunewright.domain.problem import TuningProblem
+from tunewright.domain.routing import token_copies
 from tunewright.performance.collectives import Collectives
 from tunewright.performance.modules import Shapes
 from tunewright.performance.placement import Group, Groups
@@ -157,24 +157,6 @@ def _deepep(experts: MixtureOfExperts, group: Group, token_bytes: FloatArray, co
     inside = token_bytes * ranks * (group.inside - 1) / group.inside
     outside = token_bytes * domains * (group.outside - 1) / group.outside
     return collectives.exchange(group, inside, outside)
-
-
-def token_copies(experts: MixtureOfExperts, parts: IntArray) -> FloatArray:
-    """Return on how many of `parts` equal parts of the experts a token's k experts sit, in the mean when balanced.
-
-    n·(1 − binom(N − N/n, k) / binom(N, k)): 4.54 of 6 for 64 experts, 6 a token, on 8 ranks.
-    """
-    sizes, index = np.unique(parts, return_inverse=True)
-    chosen = math.comb(experts.num_experts, experts.experts_per_token)
-    means = np.array(
-        [
-            size
-            * (1 - math.comb(experts.num_experts - experts.num_experts // size, experts.experts_per_token) / chosen)
-            for size in (int(size) for size in sizes)
-        ]
-    )
-    copies: FloatArray = means[index.reshape(-1)]
-    return copies
 
 
 def _context(problem: TuningProblem, batch: ConfigBatch, group: Group, collectives: Collectives) -> FloatArray:

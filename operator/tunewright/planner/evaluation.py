@@ -152,9 +152,7 @@ def evaluate(problem: TuningProblem, settings: PlannerSettings, space: Space, st
     return Evaluation(tuple(candidates), bias, settings.baseline)
 
 
-def cached_projection(
-    problem: TuningProblem, space: Space, config: TrainingConfig, report: TrialReport
-) -> Projection:
+def cached_projection(problem: TuningProblem, space: Space, config: TrainingConfig, report: TrialReport) -> Projection:
     """Project a configuration once per report. The report is kept with its result, so that its identity stays."""
     key = ("projection", id(report), problem.cluster.nodes, config)
     if key not in space.memo:

@@ -128,16 +128,14 @@ def _judge_proposal(turn: Turn, number: int, proposal: ProposedConfig) -> str:
 
 def _surrogate_round(turn: Turn, number: int) -> str:
     """Decide the surrogate's proposals of a round; return why there is none, when nothing runs that could change it."""
-    wanted = _left_in_round(turn, number) if number else 0
-    wanted = wanted or turn.snapshot.settings.explore.proposals_per_round
-    chosen = _chosen(turn, wanted)
-    for item in chosen:
+    for item in _chosen(turn, _left_in_round(turn, number)):
         outcome = turn.consider(turn.snapshot.space.config(item.row), _surrogate_origin(turn, number, item))
         if outcome in ("no-slot", "no-budget"):
             break
     if turn.decisions or turn.snapshot.state.running:
         return ""
-    return f"no configuration is left that promises {LEAST_EXPECTED_IMPROVEMENT:.2%} or more"
+    which = "configuration is left" if turn.may_profile() else "further trial is allowed, and no projection is left"
+    return f"no {which} that promises {LEAST_EXPECTED_IMPROVEMENT:.2%} or more"
 
 
 def _chosen(turn: Turn, wanted: int) -> list[Scored]:

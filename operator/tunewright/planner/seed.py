@@ -1,7 +1,7 @@
 """The first phase: the baseline, then one axis at a time with the others held. Called by `decide`.
 
 Every value ends as a trial, a projection from a profile that exists, or a verdict without a trial. Its product is the
-axis table (`axis_table`).
+axis table (`axis_table.axis_table`).
 """
 
 import math
@@ -9,6 +9,7 @@ import math
 from tunewright.domain.value import camel_case
 from tunewright.planner.decisions import Origin
 from tunewright.planner.state import Trial
+from tunewright.planner.stopping import out_of_time
 from tunewright.planner.sweep import Step, sweep_plan
 from tunewright.planner.turn import Turn
 
@@ -35,6 +36,8 @@ def start_baseline(turn: Turn) -> None:
 
 def sweep(turn: Turn) -> bool:
     """Decide the next steps of the sweep; return whether it is over."""
+    if out_of_time(turn):
+        return not turn.snapshot.state.running
     waiting = False
     for step in _open_steps(turn):
         if _trials_used(turn) >= _trials_allowed(turn):

@@ -6,9 +6,11 @@ A rule returns why it stops, or an empty text.
 from collections.abc import Callable
 
 from tunewright.planner import budget
+from tunewright.planner.decisions import StartTrial
 from tunewright.planner.evaluation import Candidate
-from tunewright.planner.state import RunState, StartTrial, Trial, is_fault_of_place
+from tunewright.planner.state import RunState, Trial, is_fault_of_place
 from tunewright.planner.turn import Turn
+from tunewright.trial_protocol.report import RETRIED_FAILURES
 
 LEAST_IMPROVEMENT = 0.001
 """A round improves the result when it raises the best projection by at least this share."""
@@ -26,7 +28,7 @@ def too_many_failed_trials(turn: Turn) -> str:
     if len(faults) <= limit:
         return ""
     last = faults[-1]
-    return f"{len(faults)} trials failed, {limit} are allowed; the last one, {last.name}: {_told(last)}"
+    return f"{len(faults)} trials failed, {limit} are allowed; the last one, {last.name}: {told(last)}"
 
 
 def same_fault_again(turn: Turn) -> str:
@@ -36,7 +38,7 @@ def same_fault_again(turn: Turn) -> str:
     fault = ended[-1].failure if ended else None
     if len(ended) < IDENTICAL_FAILURES or len(failures) > 1 or fault is None or not is_fault_of_place(fault):
         return ""
-    return f"{IDENTICAL_FAILURES} trials in a row ended with {_told(ended[-1])}"
+    return f"{IDENTICAL_FAILURES} trials in a row ended with {told(ended[-1])}"
 
 
 FAILING: tuple[Rule, ...] = (
@@ -85,8 +87,6 @@ def has_failed_for_good(turn: Turn, trial: Trial) -> bool:
 
 def may_retry(turn: Turn, trial: Trial) -> bool:
     """Tell whether a failed trial gets another attempt."""
-    from tunewright.trial_protocol.report import RETRIED_FAILURES
-
     return trial.failure in RETRIED_FAILURES and len(trial.attempts) < turn.snapshot.settings.max_attempts
 
 
@@ -126,6 +126,10 @@ def _ended_trials(turn: Turn) -> list[Trial]:
     return list(ended.values())
 
 
-def _told(trial: Trial) -> str:
-    message = trial.finished.message or (trial.finished.report.message if trial.finished.report else "") if trial.finished else ""
+def told(trial: Trial) -> str:
+    """Return how a trial ended: the failure and what was said about it."""
+    finished = trial.finished
+    message = finished.message if finished else ""
+    if finished and finished.report and not message:
+        message = finished.report.message
     return f"{trial.failure}: {message}" if message else str(trial.failure)

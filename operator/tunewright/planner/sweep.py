@@ -63,9 +63,7 @@ def _planned(space: Space, settings: PlannerSettings) -> tuple[Step, ...]:
 
 
 def _steps(space: Space, settings: PlannerSettings, field: str) -> list[Step]:
-    others = [
-        value for value in _values(space, settings, field) if value != getattr(settings.baseline, field)
-    ]
+    others = [value for value in _values(space, settings, field) if value != getattr(settings.baseline, field)]
     steps = [_step(space, settings.baseline, field, value) for value in others]
     return sorted((step for step in steps if step is not None), key=lambda step: -_gain(space, step))
 

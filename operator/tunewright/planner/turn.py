@@ -15,12 +15,12 @@ from tunewright import legality
 from tunewright.domain.axes import describe
 from tunewright.domain.config_batch import BoolArray, ConfigBatch
 from tunewright.domain.training_config import TrainingConfig
+from tunewright.performance.profile_key import profile_key
 from tunewright.planner import budget
 from tunewright.planner.decisions import Decision, Judge, Origin, StartTrial, Verdict
 from tunewright.planner.evaluation import Evaluation, evaluate
 from tunewright.planner.snapshot import Snapshot
 from tunewright.planner.state import Trial
-from tunewright.trial_protocol.report import CONFIGURATION_FAILURES
 
 Consideration = Literal["judged", "started", "no-slot", "no-budget", "waits"]
 _LONGEST_MESSAGE = 2000
@@ -138,14 +138,17 @@ class Turn:
         new = sum(item.attempt == 1 for item in self.started)
         return f"t{len(self.snapshot.state.trials) + new + 1:04d}"
 
+    def profile_key(self, config: TrainingConfig) -> str:
+        """Return the profile key of a configuration that may lie outside the space."""
+        row = self.snapshot.space.row_of(config)
+        return profile_key(self.snapshot.problem, config) if row is None else self.snapshot.space.profile_key(row)
+
     def start(self, trial: StartTrial) -> None:
         """Record the start of a trial and take its slot, its key and its reservation."""
         self.decisions.append(trial)
         self._seen[trial.config] = f"tried by {trial.trial}"
 
-    def _start_profile(
-        self, row: int, config: TrainingConfig, origin: Origin, known: Trial | None
-    ) -> Consideration:
+    def _start_profile(self, row: int, config: TrainingConfig, origin: Origin, known: Trial | None) -> Consideration:
         key = self.snapshot.space.profile_key(row)
         if known is not None or any(item.profile_key == key for item in self.started):
             return "waits"
@@ -200,8 +203,3 @@ class Turn:
             if trial.failure == "DeviceOutOfMemory" and row is not None:
                 found.append((trial.name, float(self.snapshot.space.allocated_bytes[row])))
         return found
-
-
-def failed_as_configured(trial: Trial) -> bool:
-    """Tell whether a trial failed for a reason that lies in its configuration."""
-    return trial.failure in CONFIGURATION_FAILURES

@@ -101,9 +101,7 @@ def _plausible_degrees(problem: TuningProblem, table: Table) -> Table:
     """Keep degrees that divide the world size and the batch."""
     world = problem.world_size
     ranks = table["tensor_parallel_size"] * table["context_parallel_size"] * table["pipeline_parallel_size"]
-    experts = (
-        table["expert_tensor_parallel_size"] * table["expert_parallel_size"] * table["pipeline_parallel_size"]
-    )
+    experts = table["expert_tensor_parallel_size"] * table["expert_parallel_size"] * table["pipeline_parallel_size"]
     data = np.maximum(world // ranks, 1)
     whole_steps = problem.global_batch_size % (table["micro_batch_size"] * data) == 0
     return _kept(table, (world % ranks == 0) & (world % experts == 0) & whole_steps)

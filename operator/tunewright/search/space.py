@@ -77,9 +77,7 @@ class Space:
     def counts(self) -> SpaceCounts:
         """How many points are legal, fitting, tight and filtered."""
         fitting = int(self.fits.sum())
-        return SpaceCounts(
-            legal=len(self), fitting=fitting, tight=int(self.tight.sum()), filtered=len(self) - fitting
-        )
+        return SpaceCounts(legal=len(self), fitting=fitting, tight=int(self.tight.sum()), filtered=len(self) - fitting)
 
     @cached_property
     def step_seconds(self) -> FloatArray:

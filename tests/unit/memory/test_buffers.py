@@ -15,9 +15,9 @@ from tests.unit.memory.examples import (
 from tunewright.domain.config_batch import ConfigBatch
 from tunewright.domain.hardware import Accelerator
 from tunewright.domain.model_architecture import MixtureOfExperts, ModelArchitecture
+from tunewright.domain.routing import token_copies
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.memory import estimate
-from tunewright.memory.routing import distinct_ranks
 from tunewright.units import GIB
 
 TOKENS = 4096
@@ -123,7 +123,7 @@ def test_deepep_between_nodes_adds_network_buffers() -> None:
 def test_deepep_receives_a_token_once_per_rank_it_visits() -> None:
     batch = ConfigBatch.of(TrainingConfig(expert_parallel_size=size) for size in (1, 8, 64))
     assert WIDE.experts is not None
-    assert distinct_ranks(WIDE.experts, batch).tolist() == pytest.approx([1, 4.54, 6], abs=0.005)
+    assert token_copies(WIDE.experts, batch.expert_parallel_size).tolist() == pytest.approx([1, 4.54, 6], abs=0.005)
     found = items(WIDE, expert_parallel_size=8, moe_dispatcher="deepep")
     assert found["dispatch_transient"] == pytest.approx(4.54 * TOKENS * 2 * 7168, rel=0.002)
 

@@ -136,6 +136,16 @@ def test_a_profile_of_a_recomputing_layer_keeps_the_modelled_share_of_recomputat
     assert profiled.times.dense_recompute[0] == pytest.approx(2.0 * share[0])
 
 
+def test_a_compressed_query_replaces_the_query_projection_by_two_smaller_ones() -> None:
+    plain = a_latent_model()
+    assert plain.latent_attention is not None
+    latent = plain.latent_attention.model_copy(update={"query_rank": 128})
+    compressed = a_latent_model(latent_attention=latent)
+    batch = a_batch({"micro_batch_size": 4})
+    before, after = (analytic_layer_times(a_problem(model), batch).dense_forward[0] for model in (plain, compressed))
+    assert after < before
+
+
 def test_rows_with_one_profile_key_share_their_times() -> None:
     batch = a_batch({"pipeline_parallel_size": 4}, {"tensor_parallel_size": 2}, {"pipeline_schedule": "v-half"})
     times = analytic_layer_times(a_problem(), batch)

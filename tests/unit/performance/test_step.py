@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.performance.builders import a_batch, a_cluster, a_dense_model, a_latent_model, a_moe_model, a_problem
 from tunewright.domain.problem import TuningProblem
+from tunewright.performance import step as step_module
 from tunewright.performance.constants import OverlapShares
 from tunewright.performance.flops import model_flops_per_step
 from tunewright.performance.step import StepEstimate, default_overlap, estimate
@@ -131,6 +132,18 @@ def test_utilisation_counts_model_flops_over_the_peak_of_the_precision() -> None
     assert step.model_flops_utilisation == pytest.approx(model)
     assert step.hardware_flops_utilisation[0] == step.model_flops_utilisation[0]
     assert step.hardware_flops_utilisation[1] > 1.2 * step.model_flops_utilisation[1]
+
+
+def test_rows_computed_in_small_chunks_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [
+        {"pipeline_parallel_size": ranks, "micro_batch_size": size, "pipeline_schedule": schedule}
+        for ranks in (4, 1, 2)
+        for size in (1, 2, 4)
+        for schedule in ("zero-bubble-h1", "1f1b")
+    ]
+    whole = steps(a_problem(), *sizes)
+    monkeypatch.setattr(step_module, "_MAX_ELEMENTS", 8)
+    np.testing.assert_allclose(steps(a_problem(), *sizes).step_seconds, whole.step_seconds, rtol=1e-12)
 
 
 def test_a_head_makes_its_rank_the_busiest() -> None:

@@ -6,6 +6,7 @@ import time
 from tests.unit.trial.requests import DENSE, LATENT, MOE, UNUSUAL, make_request
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.entry import run
+from tunewright_trial.supervisor import preloads
 
 PIPELINE = {"world": 2, "pipeline_parallel_size": 2}
 CHUNKED = {**PIPELINE, "virtual_pipeline_parallel_size": 2}
@@ -34,6 +35,7 @@ LAYOUTS = {
     "dense: data 2, tensor 2": measured(world=4, tensor_parallel_size=2),
     "dense: full recomputation": measured(recompute_granularity="full"),
     "dense: full recomputation of the first layer": measured(recompute_granularity="full", recompute_method="block"),
+    "dense: pipeline 2, full recomputation": measured(**PIPELINE, recompute_granularity="full"),
     "dense: selective recomputation": measured(
         recompute_granularity="selective", recompute_modules=("core_attn", "layernorm", "mlp")
     ),
@@ -57,8 +59,9 @@ LAYOUTS = {
 
 
 def main() -> None:
-    """Run every layout in this process, whose fork server imports torch once."""
-    for name, request in (REFERENCES | LAYOUTS).items():
+    """Run every layout in this process. The first one makes the fork server import most, which serves the others."""
+    everything = REFERENCES | LAYOUTS
+    for name, request in sorted(everything.items(), key=lambda item: -len(preloads(item[1]))):
         print(f"layout {name}", file=sys.stderr, flush=True)
         report = run(request, time.monotonic())
         print(f"outcome {report.failure or 'measured'} {report.message}", file=sys.stderr, flush=True)

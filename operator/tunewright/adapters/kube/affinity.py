@@ -28,9 +28,7 @@ def node_affinity(pod: PodSpec, device_ids: tuple[str, ...]) -> dict[str, Any] |
 def carries_device(node_labels: Mapping[str, str], device_ids: tuple[str, ...]) -> bool:
     """Tell whether a node's labels satisfy `node_affinity`."""
     named = {node_labels.get(DEVICE_ID_LABEL), node_labels.get(BETA_DEVICE_ID_LABEL)}
-    return any(
-        device_id in named or f"{BETA_DEVICE_ID_LABEL}.{device_id}" in node_labels for device_id in device_ids
-    )
+    return any(device_id in named or f"{BETA_DEVICE_ID_LABEL}.{device_id}" in node_labels for device_id in device_ids)
 
 
 def _term(key: str, operator: str, values: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What became of one trial attempt, read from its Job, its Pod and refusals to create that Pod. Called by `trials`; pure.
+"""What became of one trial attempt, by its Job, its Pod and refusals to create that Pod. Called by `trials`; pure.
 
 An exit code proves nothing: only a valid report of exactly this attempt is a result. Where the operator has to end an
 attempt itself, the verdict is written onto the suspended Job, so that a restarted operator reads it back.
@@ -124,9 +124,7 @@ def _recorded_view(job: Document, identity: TrialIdentity, text: str) -> Attempt
     return AttemptView(job["metadata"]["name"], observation)
 
 
-def _outcome(
-    job: Document, pod: Document | None, identity: TrialIdentity
-) -> tuple[TrialReport | None, Verdict | None]:
+def _outcome(job: Document, pod: Document | None, identity: TrialIdentity) -> tuple[TrialReport | None, Verdict | None]:
     """Return the report, or why there will be none, or neither while the attempt is alive."""
     terminated = _terminated(pod)
     if terminated is not None:

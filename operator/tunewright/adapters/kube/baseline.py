@@ -51,7 +51,7 @@ def completed(problem: TuningProblem, given: Mapping[str, Any]) -> TrainingConfi
 
 
 def default_baseline(problem: TuningProblem) -> TrainingConfig:
-    """Return the first legal, fitting candidate in order of preference; raise `NotAccepted` saying what is too small."""
+    """Return the first legal, fitting candidate in order of preference; raise `NotAccepted` where there is none."""
     candidates = sorted(_candidates(problem), key=lambda config: _preference(problem, config))
     batch = ConfigBatch.of(candidates)
     verdicts = judge(problem, batch)
@@ -121,8 +121,8 @@ def _no_room(problem: TuningProblem, verdict: FitVerdict) -> InvalidInput:
     smallest = int(verdict.estimate.allocated_bytes.argmin())
     nodes = f"{problem.cluster.nodes} node(s) of {problem.cluster.gpus_per_node} {problem.cluster.accelerator.name}"
     remedy = (
-        f"is too small for {problem.model.name}: even the least demanding usual configuration {verdict.message(smallest)}"
-        "; or use more nodes"
+        f"is too small for {problem.model.name}: even the least demanding usual configuration"
+        f" {verdict.message(smallest)}; or use more nodes"
     )
     return NotAccepted("Illegal", [Problem("spec.cluster", nodes, remedy)])
 

@@ -4,7 +4,6 @@ The client's model classes are left out: our builders make documents and our rea
 only be converted there and back. Login, TLS and connections are the client's.
 """
 
-import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -103,7 +102,7 @@ class KubeClient:
             )
             response = await self._api.call_api(*request, _request_timeout=_TIMEOUT)
             text = await response.read()
-        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise Transient(f"{method} {path}: {type(error).__name__} {error}") from None
         document = _document(text)
         if response.status >= 300:

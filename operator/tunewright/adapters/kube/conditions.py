@@ -13,6 +13,7 @@ TYPES = (
     "Seeded",
     "Explored",
     "Validated",
+    "Suspended",
     "Finished",
     "Succeeded",
 )

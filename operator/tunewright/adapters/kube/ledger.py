@@ -20,7 +20,7 @@ LIVE_SHARD_BYTES = 32 * 1024
 MAX_SHARD_BYTES = 900 * 1024
 
 Decode = Callable[[str, str], list[Record]]
-"""From JSON lines and the name of their source to records: the wiring gives it, as ledger adapters know not each other."""
+"""From JSON lines and the name of their source to records. The wiring gives it: adapters know nothing of each other."""
 
 
 class ConfigMapLedger:
@@ -94,4 +94,3 @@ def shard_text(shard: Document) -> str:
 def shards_text(shards: Sequence[Document]) -> str:
     """Return all lines."""
     return "".join(shard_text(shard) for shard in shards)
-

@@ -125,12 +125,8 @@ def _from_huggingface(text: str, name: str) -> ModelArchitecture:
 def _network(spec: TuningRunSpec, catalog: Catalog, findings: Findings) -> Network | None:
     named = spec.cluster.network
     if named is not None:
-        return findings.attempt(
-            "UnknownPreset", "spec.cluster.network.preset", lambda: catalog.network(named.preset)
-        )
+        return findings.attempt("UnknownPreset", "spec.cluster.network.preset", lambda: catalog.network(named.preset))
     accelerator = spec.cluster.accelerator.preset
     if accelerator not in catalog.accelerators:
         return None  # the accelerator itself is the finding
-    return findings.attempt(
-        "UnknownPreset", "spec.cluster.network", lambda: catalog.default_network_for(accelerator)
-    )
+    return findings.attempt("UnknownPreset", "spec.cluster.network", lambda: catalog.default_network_for(accelerator))

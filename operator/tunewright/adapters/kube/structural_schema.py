@@ -34,8 +34,7 @@ def _convert(schema: Mapping[str, Any], definitions: Mapping[str, Any], *, insid
         result["enum"] = [resolved["const"]]
     if "properties" in resolved:
         result["properties"] = {
-            name: _convert(item, definitions, inside_list=inside_list)
-            for name, item in resolved["properties"].items()
+            name: _convert(item, definitions, inside_list=inside_list) for name, item in resolved["properties"].items()
         }
     elif resolved.get("type") == "object":
         _map_schema(result, resolved, definitions)

@@ -81,14 +81,16 @@ def building_block(ranks: int, hops: Hops) -> list[tuple[int, int, int, int]]:
     """Return per rank the slots of forward 0, forward 1, backward 1 and backward 0 of the first micro batch.
 
     The waits at the three turning points are the shortest for which no rank has two operations in one slot modulo
-    the period; among equals, the later turns are the shorter ones.
+    the period; among equals, the later turns are the shorter ones. For P beyond the period, whether they collide
+    depends on P modulo the period alone, and for each remainder there are waits that do not.
     """
-    for turns in sorted(product(range(1, PERIOD), repeat=3), key=lambda turns: (sum(turns), turns[::-1])):
-        block = [_slots(ranks, rank, hops, turns) for rank in range(ranks)]
-        if all(len({slot % PERIOD for slot in slots}) == len(slots) for slots in block):
-            return block
-    # No repetition without collisions (V-half on an odd number of ranks): the order by time still runs, with waits.
-    return [_slots(ranks, rank, hops, (1, 1, 1)) for rank in range(ranks)]
+    waits = sorted(product(range(1, PERIOD), repeat=3), key=lambda turns: (sum(turns), turns[::-1]))
+    blocks = ([_slots(ranks, rank, hops, turns) for rank in range(ranks)] for turns in waits)
+    return next(block for block in blocks if all(_repeats(slots) for slots in block))
+
+
+def _repeats(slots: tuple[int, ...]) -> bool:
+    return len({slot % PERIOD for slot in slots}) == len(slots)
 
 
 def _slots(ranks: int, rank: int, hops: Hops, turns: tuple[int, ...]) -> tuple[int, int, int, int]:

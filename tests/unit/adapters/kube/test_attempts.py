@@ -1,8 +1,8 @@
 from typing import Any
 
 import pytest
-from tests.support.kube_documents import a_job, a_pod, an_identity
 
+from tests.support.kube_documents import a_job, a_pod, an_identity
 from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.attempts import AttemptView, identity_of, verdict_text, view_attempt
 from tunewright.adapters.kube.spec.trial import PodSpec

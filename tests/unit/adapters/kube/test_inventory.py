@@ -1,8 +1,8 @@
 from typing import Any
 
 import pytest
-from tests.support.kube_documents import a_node, pod_options
 
+from tests.support.kube_documents import a_node, pod_options
 from tunewright.adapters.kube.affinity import carries_device, node_affinity
 from tunewright.adapters.kube.inventory import judge_capacity
 from tunewright.adapters.kube.spec.trial import PodSpec
@@ -29,7 +29,10 @@ def test_finished_pods_use_nothing() -> None:
         (a_node(labels={}), "none of 1 node(s) is labelled amd.com/gpu.device-id 75a3 or 75b3"),
         (a_node(gpus=0), "offers amd.com/gpu (is the device plugin running?)"),
         (a_node(unschedulable=True), "gpu-1: not ready, cordoned or tainted"),
-        (a_node(taints=[{"key": "amd-gpu-unhealthy", "effect": "NoSchedule"}]), "gpu-1: not ready, cordoned or tainted"),
+        (
+            a_node(taints=[{"key": "amd-gpu-unhealthy", "effect": "NoSchedule"}]),
+            "gpu-1: not ready, cordoned or tainted",
+        ),
         (a_node(gpus=7), "free per node: gpu-1 7"),
     ],
     ids=["another-device", "no-plugin", "cordoned", "unhealthy", "too-few-gpus"],
@@ -48,7 +51,11 @@ def test_the_taint_of_gpu_nodes_is_tolerated() -> None:
 
 def test_the_runs_own_tolerations_and_selector_count() -> None:
     pod = PodSpec.parse(
-        {"tolerations": [{"key": "dedicated", "value": "ml"}], "nodeSelector": {"pool": "mi"}, "nodeSelection": "SelectorOnly"}
+        {
+            "tolerations": [{"key": "dedicated", "value": "ml"}],
+            "nodeSelector": {"pool": "mi"},
+            "nodeSelection": "SelectorOnly",
+        }
     )
     node = a_node(labels={"pool": "mi"}, taints=[{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}])
     assert judge_capacity([node], [], pod_options(pod=pod), 1).available
@@ -57,7 +64,11 @@ def test_the_runs_own_tolerations_and_selector_count() -> None:
 
 @pytest.mark.parametrize(
     "labels",
-    [{"amd.com/gpu.device-id": "75a3"}, {"beta.amd.com/gpu.device-id": "75b3"}, {"beta.amd.com/gpu.device-id.75a3": "8"}],
+    [
+        {"amd.com/gpu.device-id": "75a3"},
+        {"beta.amd.com/gpu.device-id": "75b3"},
+        {"beta.amd.com/gpu.device-id.75a3": "8"},
+    ],
 )
 def test_every_form_of_the_device_label_counts(labels: dict[str, str]) -> None:
     assert carries_device(labels, ("75a3", "75b3"))

@@ -1,7 +1,6 @@
 import re
 
 from tests.support.kube_documents import A_RUN, an_identity
-
 from tunewright.adapters.kube.names import RunReference, ledger_shard_name, trial_job_name
 from tunewright.adapters.kube.spec.tuning_run import MAX_NAME_LENGTH
 

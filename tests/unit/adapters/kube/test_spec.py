@@ -1,6 +1,6 @@
 import pytest
-from tests.support.kube_documents import a_tuning_run
 
+from tests.support.kube_documents import a_tuning_run
 from tunewright.adapters.kube.spec.tuning_run import read_tuning_run
 from tunewright.errors import InvalidInput
 
@@ -20,7 +20,10 @@ def test_five_lines_are_enough() -> None:
 
 def test_names_every_wrong_field_at_once() -> None:
     document = a_tuning_run(
-        budget={"maxTrails": 3}, parallelTrials=0, baseline={"tensorParallelSize": 0}, searchSpace={"pipelineSchedule": ["2f2b"]}
+        budget={"maxTrails": 3},
+        parallelTrials=0,
+        baseline={"tensorParallelSize": 0},
+        searchSpace={"pipelineSchedule": ["2f2b"]},
     )
     assert set(problems(document)) == {
         "spec.budget.maxTrails",
@@ -34,7 +37,9 @@ def test_a_typo_is_told_with_its_remedy() -> None:
     assert problems(a_tuning_run(workloads={}))["spec.workloads"].startswith("is not a known field")
 
 
-@pytest.mark.parametrize("model", [{}, {"preset": "a", "architecture": None, "configMapKeyRef": {"name": "a", "key": "b"}}])
+@pytest.mark.parametrize(
+    "model", [{}, {"preset": "a", "architecture": None, "configMapKeyRef": {"name": "a", "key": "b"}}]
+)
 def test_a_model_has_exactly_one_source(model: dict[str, object]) -> None:
     document = a_tuning_run()
     document["spec"]["workload"]["model"] = model

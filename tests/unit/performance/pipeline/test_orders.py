@@ -74,7 +74,7 @@ def test_v_shaped_schedules_stay_within_their_memory(ranks: int) -> None:
         assert highest <= 2 * limit, schedule
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 6, 8, 12, 16, 32])
+@pytest.mark.parametrize("ranks", [*range(2, 14), 16, 31, 64])
 @pytest.mark.parametrize("hops", [V_HALF_HOPS, V_MIN_HOPS])
 def test_a_building_block_repeats_without_collisions(ranks: int, hops: tuple[int, int, int, int]) -> None:
     for slots in building_block(ranks, hops):

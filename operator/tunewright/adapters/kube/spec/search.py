@@ -34,7 +34,7 @@ class SweepSpec(Value):
 class ExploreSpec(Value):
     """The second phase."""
 
-    strategy: Literal["LLM", "Surrogate"] = Field("LLM", description="LLM: needs spec.llm, else the surrogate works alone.")
+    strategy: Literal["LLM", "Surrogate"] = Field("LLM", description="LLM: needs spec.llm, else only the surrogate.")
     llm_share_percent: int = Field(50, ge=0, le=100, description="Share of the explore trials that the LLM proposes.")
     proposals_per_round: int = Field(4, ge=1, le=32)
     patience: int = Field(3, ge=1, le=100, description="Rounds without improvement before exploring ends.")

@@ -13,7 +13,7 @@ from tunewright.adapters.kube.spec.base import ATOMIC, map_by
 from tunewright.domain.value import Value
 
 MAX_RECENT_TRIALS = 10
-State = Literal["Pending", "Sweeping", "Exploring", "Validating", "Succeeded", "Stopped", "Failed"]
+State = Literal["Pending", "Sweeping", "Exploring", "Validating", "Suspended", "Succeeded", "Stopped", "Failed"]
 Text = Annotated[str, StringConstraints(max_length=1024)]
 Number = Annotated[str, StringConstraints(max_length=32)]
 Timestamp = Annotated[str, StringConstraints(max_length=64)]

@@ -88,6 +88,7 @@ class TuningRunSpec(Value):
     pod: PodSpec = PodSpec()
     budget: BudgetSpec = BudgetSpec()
     parallel_trials: int = Field(1, ge=1, le=64)
+    suspend: bool = Field(False, description="Start no new trials; running ones finish. From the start: a dry run.")
     stop: bool = Field(False, description="Finish now, keep the best so far. A stopped run never reopens.")
 
 

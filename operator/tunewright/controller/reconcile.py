@@ -1,0 +1,156 @@
+"""One pass over one TuningRun: gather, accept, let the engine act, write the status once. Called by the work queue.
+
+Level-based: everything is derived from the object, the ledger and the Jobs, so a pass may be repeated at any time.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tunewright.adapters.kube.client import CONFIG_MAPS, TUNING_RUNS, KubeClient
+from tunewright.adapters.kube.events import post
+from tunewright.adapters.kube.inventory import Capacity, find_capacity
+from tunewright.adapters.kube.manifests import result_config_map
+from tunewright.adapters.kube.merge_patch import merge_patch
+from tunewright.adapters.kube.names import RunReference
+from tunewright.adapters.kube.problem_reader import NotAccepted
+from tunewright.adapters.kube.results import result_files
+from tunewright.adapters.kube.status import StatusWriter
+from tunewright.adapters.kube.transitions import transitions
+from tunewright.controller.live_run import LiveRun
+from tunewright.controller.wiring import Wiring
+from tunewright.engine.step import step
+from tunewright.errors import CatalogError, Conflict, DoesNotFit, IllegalConfig, InvalidInput, LedgerError
+
+Document = dict[str, Any]
+
+MAX_STEPS = 50
+"""Steps in one pass: a run that always has something to do must not starve the others."""
+RUNNING_SECONDS = 15.0
+ASKED_SECONDS = 1.0
+CAPACITY_SECONDS = 15.0
+REFERENCE_SECONDS = 30.0
+_REFUSALS = (InvalidInput, IllegalConfig, DoesNotFit, CatalogError)
+
+
+class Reconciler:
+    """Keeps the live runs of this process. `reconcile` never runs twice at once for one key."""
+
+    def __init__(self, client: KubeClient, wiring: Wiring) -> None:
+        self._client = client
+        self._wiring = wiring
+        self._live: dict[str, LiveRun] = {}
+        self.known: set[str] = set()
+
+    async def reconcile(self, key: str) -> float | None:
+        """Bring one run a step further; return after how many seconds it wants to be seen again, or None."""
+        namespace, _, name = key.partition("/")
+        document = await self._client.find(TUNING_RUNS, namespace, name)
+        if document is None or document["metadata"].get("deletionTimestamp"):
+            self.known.discard(key)
+            await self._forget(key)
+            return None
+        self.known.add(key)
+        try:
+            return await self._advance(key, document)
+        except LedgerError:
+            await self._forget(key)  # what is remembered may differ from what was written: read it anew
+            raise
+
+    async def close(self) -> None:
+        """Abandon what is in memory; nothing of it is needed again."""
+        for key in list(self._live):
+            await self._forget(key)
+
+    async def _advance(self, key: str, document: Document) -> float | None:
+        run = _reference(document)
+        writer = StatusWriter(document, self._wiring.clock.now())
+        try:
+            live = await self._current(key, run, document)
+        except _REFUSALS as error:
+            reason = error.reason if isinstance(error, NotAccepted) else "Illegal"
+            await self._report(run, document, writer.not_accepted(reason, str(error)))
+            return REFERENCE_SECONDS if reason == "ReferenceNotFound" else None
+        except LedgerError as error:
+            await self._report(run, document, writer.unreadable_ledger(str(error)))
+            return None
+        capacity = await self._capacity(live)
+        if capacity is not None and capacity.available is False and _requires_capacity(live):
+            await self._report(run, document, await writer.running(live, capacity, waiting=True))
+            return CAPACITY_SECONDS
+        more = await self._step(live)
+        await self._store_results(live)
+        await self._report(run, document, await writer.running(live, capacity))
+        return 0.0 if more else _next_look(live)
+
+    async def _current(self, key: str, run: RunReference, document: Document) -> LiveRun:
+        """Return the live run of exactly this object and generation."""
+        generation = document["metadata"]["generation"]
+        live = self._live.get(key)
+        if live is not None and live.reference.uid != run.uid:
+            await self._forget(key)
+            live = None
+        if live is not None and live.generation == generation:
+            return live
+        accepted = await self._wiring.accept(document)
+        if live is None:
+            live = self._live[key] = await self._wiring.open(run, generation, accepted)
+        live.adopt(generation, accepted)
+        return live
+
+    async def _forget(self, key: str) -> None:
+        live = self._live.pop(key, None)
+        if live is not None:
+            await live.handle.close()
+
+    async def _capacity(self, live: LiveRun) -> Capacity | None:
+        """Look for free nodes before the first trial; later ones wait in the scheduler's queue."""
+        if live.handle.state.trials or live.handle.state.finish is not None or live.is_suspended:
+            return None
+        return await find_capacity(self._client, live.accepted.pod_options, nodes_needed=1)
+
+    async def _step(self, live: LiveRun) -> bool:
+        """Let the engine work until it rests; return whether it was stopped before that."""
+        for _ in range(MAX_STEPS):
+            if not await step(live.handle, live.accepted.settings, suspended=live.is_suspended):
+                return False
+        return True
+
+    async def _store_results(self, live: LiveRun) -> None:
+        """Write the result ConfigMap of a finished run, once."""
+        if live.handle.state.finish is None or live.has_results:
+            return
+        files = result_files(await live.handle.snapshot())
+        document = result_config_map(live.reference, files)
+        try:
+            await self._client.create(CONFIG_MAPS, live.reference.namespace, document)
+        except Conflict:
+            await self._client.patch(
+                CONFIG_MAPS, live.reference.namespace, document["metadata"]["name"], {"data": document["data"]}
+            )
+        live.has_results = True
+
+    async def _report(self, run: RunReference, document: Document, status: Document) -> None:
+        """Write the status if it differs from what is there, and an event for each transition."""
+        before: Mapping[str, Any] = document.get("status") or {}
+        patch = merge_patch(before, status)
+        if not patch:
+            return
+        await self._client.patch(TUNING_RUNS, run.namespace, run.name, {"status": patch}, subresource="status")
+        for event in transitions(run, before, status, self._wiring.clock.now()):
+            await post(self._client, event)
+
+
+def _reference(document: Document) -> RunReference:
+    metadata = document["metadata"]
+    return RunReference(metadata["namespace"], metadata["name"], metadata["uid"])
+
+
+def _requires_capacity(live: LiveRun) -> bool:
+    return live.accepted.pod_options.pod.capacity_check == "Require"
+
+
+def _next_look(live: LiveRun) -> float | None:
+    """Jobs and Pods announce themselves; deadlines and answers of the LLM do not."""
+    if live.handle.asked:
+        return ASKED_SECONDS
+    return RUNNING_SECONDS if live.handle.state.running else None

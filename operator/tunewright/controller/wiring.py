@@ -1,0 +1,89 @@
+"""Builds what a run needs from a TuningRun and the operator's settings. Called by `reconcile`."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import tunewright
+from tunewright.adapters.clock import SystemClock
+from tunewright.adapters.kube.acceptance import Accepted, accept, check_runs_in_cluster
+from tunewright.adapters.kube.client import CONFIG_MAPS, KubeClient
+from tunewright.adapters.kube.ledger import ConfigMapLedger
+from tunewright.adapters.kube.names import RunReference
+from tunewright.adapters.kube.problem_reader import ConfigMapTexts
+from tunewright.adapters.kube.trials import KubeTrials
+from tunewright.adapters.ledger.lines import decode_lines
+from tunewright.controller.live_run import LiveRun
+from tunewright.controller.llm_advisor import SecretKeyAdvisor
+from tunewright.controller.settings import OperatorSettings
+from tunewright.domain.catalog_loader import Catalog, shipped_catalog
+from tunewright.engine.run_handle import RunHandle
+from tunewright.planner.records import Header
+from tunewright.ports import Clock
+
+Document = dict[str, Any]
+
+
+class Wiring:
+    """The adapters of this process."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        settings: OperatorSettings,
+        environment: Mapping[str, str],
+        catalog: Catalog | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.catalog = catalog or shipped_catalog()
+        self._client = client
+        self._settings = settings
+        self._environment = environment
+
+    async def accept(self, document: Document) -> Accepted:
+        """Check a TuningRun with everything it refers to; raises what `acceptance.accept` raises."""
+        texts = await self._referred(document)
+        return await asyncio.to_thread(self._accept, document, texts)
+
+    async def open(self, run: RunReference, generation: int, accepted: Accepted) -> LiveRun:
+        """Open the run's ledger; raises `LedgerError` when it cannot be read or is another request's."""
+        ledger = ConfigMapLedger(self._client, run, decode_lines)
+        trials = KubeTrials(self._client, run, accepted.pod_options, self.clock)
+        advisor = self._advisor(run, accepted)
+        handle = RunHandle(ledger=ledger, trials=trials, clock=self.clock, advisor=advisor)
+        live = LiveRun(run, generation, accepted, ledger, trials, handle)
+        live.adopt(generation, accepted)
+        await handle.open(self._header(run, accepted))
+        return live
+
+    def _advisor(self, run: RunReference, accepted: Accepted) -> SecretKeyAdvisor | None:
+        if accepted.llm is None:
+            return None
+        return SecretKeyAdvisor(self._client, run.namespace, accepted.llm, self._environment, self.clock)
+
+    def _accept(self, document: Document, texts: ConfigMapTexts) -> Accepted:
+        accepted = accept(document, self.catalog, config_maps=texts, default_image=self._settings.trial_image)
+        check_runs_in_cluster(accepted)
+        return accepted
+
+    def _header(self, run: RunReference, accepted: Accepted) -> Header:
+        return Header(
+            run=run.key,
+            run_uid=run.uid,
+            problem=accepted.problem,
+            settings=accepted.settings,
+            device=accepted.device,
+            operator_version=tunewright.__version__,
+            catalog_version=self.catalog.version,
+            at=self.clock.now(),
+        )
+
+    async def _referred(self, document: Document) -> dict[tuple[str, str], str]:
+        """Read the ConfigMap that holds the model, if there is one."""
+        reference = document["spec"]["workload"]["model"].get("configMapKeyRef")
+        if not reference:
+            return {}
+        found = await self._client.find(CONFIG_MAPS, document["metadata"]["namespace"], reference["name"])
+        text = ((found or {}).get("data") or {}).get(reference["key"])
+        return {} if text is None else {(reference["name"], reference["key"]): text}

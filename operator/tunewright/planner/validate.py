@@ -1,0 +1,97 @@
+"""The third phase: the baseline and the best projections run as whole jobs, one after the other. Called by `decide`.
+
+A measurement has the cluster to itself whatever `parallel_trials` says, so that all are taken under the same
+conditions. A configuration that fails makes room for the next best.
+"""
+
+from tunewright import legality
+from tunewright.domain.config_batch import ConfigBatch
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.planner import budget
+from tunewright.planner.decisions import Origin, StartTrial
+from tunewright.planner.evaluation import on_fewer_nodes
+from tunewright.planner.state import Trial
+from tunewright.planner.turn import Turn
+
+ATTEMPTED_SHARE = 2
+"""Configurations that are tried at most, as a multiple of `top_k`: failures have to end somewhere."""
+
+
+def validate(turn: Turn) -> bool:
+    """Start the next measurement; return whether there is none left that is wanted and affordable."""
+    if turn.snapshot.state.running:
+        return False
+    pending = next_measurement(turn)
+    if pending is None:
+        return True
+    config, repeat, reason = pending
+    reserved = reserved_gpu_seconds(turn, config)
+    if reserved > turn.gpu_seconds_left:
+        return True
+    origin = Origin(phase="validate", proposed_by="validation", reason=reason)
+    turn.start(
+        StartTrial(
+            trial=turn.next_trial(),
+            kind="measure",
+            config=config,
+            profile_key=turn.profile_key(config),
+            origin=origin,
+            repeat=repeat,
+            reserved_gpu_seconds=reserved,
+        )
+    )
+    return False
+
+
+def next_measurement(turn: Turn) -> tuple[TrainingConfig, int, str] | None:
+    """Return the configuration to be measured next, which repeat it is, and why; None when all is measured."""
+    repeats = turn.snapshot.settings.validation.repeats
+    for config, reason in _wanted(turn):
+        taken = _trials_of(turn, config)
+        if len(taken) < repeats and not any(trial.failure for trial in taken):
+            return config, len(taken) + 1, reason
+    return None
+
+
+def reserved_gpu_seconds(turn: Turn, config: TrainingConfig) -> float:
+    """Return what measuring a configuration is reserved with: by its projection, or the estimate without one."""
+    candidate = turn.evaluation.by_config.get(config)
+    projection = candidate.projection if candidate else None
+    step = projection.step_seconds if projection else turn.expected_step_seconds
+    return budget.measure_gpu_seconds(turn.snapshot.problem, turn.snapshot.settings, step)
+
+
+def _wanted(turn: Turn) -> list[tuple[TrainingConfig, str]]:
+    """Return what is to be measured, in order: the baseline, then the best projections until enough of them ran."""
+    settings = turn.snapshot.settings.validation
+    wanted: list[tuple[TrainingConfig, str]] = []
+    baseline = turn.snapshot.settings.baseline
+    if settings.include_baseline and _runs_there(turn, baseline):
+        wanted.append((baseline, "the baseline, measured like the others"))
+    ran, attempted = 0, 0
+    for candidate in turn.evaluation.by_projection:
+        if ran >= settings.top_k or attempted >= ATTEMPTED_SHARE * settings.top_k:
+            break
+        if settings.include_baseline and candidate.config == baseline:
+            continue
+        taken = _trials_of(turn, candidate.config)
+        if not taken and (not _runs_there(turn, candidate.config) or _ruled_out(turn, candidate.row)):
+            continue
+        attempted += 1
+        ran += not any(trial.failure for trial in taken)
+        wanted.append((candidate.config, f"number {attempted} by projection: {candidate.projected:.4g} tokens/s/GPU"))
+    return wanted
+
+
+def _runs_there(turn: Turn, config: TrainingConfig) -> bool:
+    """Tell whether a configuration is legal on the nodes of the validation."""
+    problem = on_fewer_nodes(turn.snapshot.problem, turn.snapshot.settings.validation.nodes)
+    return bool(legality.judge(problem, ConfigBatch.of([config])).legal[0])
+
+
+def _ruled_out(turn: Turn, row: int | None) -> bool:
+    return row is not None and bool(turn.ruled_out(row))
+
+
+def _trials_of(turn: Turn, config: TrainingConfig) -> list[Trial]:
+    return [trial for trial in turn.snapshot.state.measurements if trial.config == config]
