@@ -4,7 +4,9 @@ The report is a pure function of the request, so that two runs of the same searc
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from tunewright.adapters.kube import labels
@@ -47,22 +49,25 @@ def answer(request: TrialRequest) -> str:
 
 
 class StandInKubelet:
-    """Finishes every trial Pod of a namespace. `seen` counts how often each Job's Pod ran."""
+    """Finishes every trial Pod of a namespace, and keeps its node ready. `seen` counts the Pods of each Job."""
 
-    def __init__(self, client: KubeClient, namespace: str, answers: Answer = answer) -> None:
+    def __init__(self, client: KubeClient, namespace: str, answers: Answer = answer, node: str = "") -> None:
         self.seen: dict[str, int] = {}
         self._client = client
         self._namespace = namespace
         self._answers = answers
+        self._node = node
         self._done: set[str] = set()
 
     async def run(self) -> None:
         """Serve until cancelled."""
         while True:
+            if self._node:
+                await add_gpu_node(self._client, self._node)
             for pod in await self._client.list(PODS, self._namespace, labels=labels.OWN_OBJECTS):
                 if pod["metadata"]["uid"] not in self._done and pod["status"].get("phase") == "Pending":
                     await self._finish(pod)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
 
     async def _finish(self, pod: dict[str, Any]) -> None:
         environment = {item["name"]: item.get("value", "") for item in pod["spec"]["containers"][0]["env"]}
@@ -70,12 +75,9 @@ class StandInKubelet:
         self._done.add(pod["metadata"]["uid"])
         job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
         self.seen[job] = self.seen.get(job, 0) + 1
-        try:
-            await self._client.patch(
-                PODS, self._namespace, pod["metadata"]["name"], {"status": finished(message)}, subresource="status"
-            )
-        except (NotFound, Conflict, Transient):
-            return  # the Pod went away meanwhile
+        status = {"status": finished(message)}
+        with contextlib.suppress(NotFound, Conflict, Transient):  # the Pod may go away meanwhile
+            await self._client.patch(PODS, self._namespace, pod["metadata"]["name"], status, subresource="status")
 
 
 def finished(message: str, *, exit_code: int = 0, reason: str = "Completed") -> dict[str, Any]:
@@ -94,16 +96,14 @@ def finished(message: str, *, exit_code: int = 0, reason: str = "Completed") -> 
 
 
 async def add_gpu_node(client: KubeClient, name: str, gpus: int = 8, device_id: str = "75a3") -> None:
-    """Register a node that offers GPUs and says that it is ready."""
+    """Register a node that offers GPUs and says that it is ready; again, to keep it so."""
     node_labels = {"amd.com/gpu.device-id": device_id, "kubernetes.io/hostname": name}
-    try:
-        await client.create(
-            NODES, "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": node_labels}}
-        )
-    except Conflict:
-        pass
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": node_labels}}
+    with contextlib.suppress(Conflict):
+        await client.create(NODES, "", node)
     amounts = {"amd.com/gpu": str(gpus), "cpu": "64", "memory": "512Gi", "pods": "110"}
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": now}
     status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
     await client.patch(NODES, "", name, {"status": status}, subresource="status")
     await client.patch(NODES, "", name, {"spec": {"taints": None}})

@@ -1,25 +1,28 @@
 """The function that a rank's process starts with. Apart from `rank`, so that the supervisor need not import torch."""
 
-import ctypes
+import os
 import signal
-import sys
+import threading
 from multiprocessing.connection import Connection
 
 from tunewright_trial.place import Place
 
-_PR_SET_PDEATHSIG = 1
 
+def start_rank(request_text: str, place: Place, supervisor: Connection, lifeline: Connection) -> None:
+    """Import the rank's module (the fork server already has) and run it.
 
-def start_rank(request_text: str, place: Place, supervisor: Connection) -> None:
-    """Import the rank's module (the fork server already has) and run it."""
-    _die_with_parent()
+    The supervisor holds the other end of `lifeline` and never writes: its end means that the supervisor is gone.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
     from tunewright_trial.rank import run_rank
 
     run_rank(request_text, place, supervisor)
 
 
-def _die_with_parent() -> None:
-    """Ask the kernel to kill this rank when the fork server ends (Linux; elsewhere the broken pipe ends it)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def _end_with(lifeline: Connection) -> None:
+    """Wait for the end of the supervisor, even of a killed one, and end this rank."""
+    try:
+        lifeline.recv_bytes()
+    except (EOFError, OSError):
+        os._exit(1)

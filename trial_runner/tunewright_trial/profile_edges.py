@@ -11,7 +11,7 @@ from tunewright_trial.layers.embedding import Embedding
 from tunewright_trial.layers.head import Head
 from tunewright_trial.layers.parameters import count_parameters, initialise
 from tunewright_trial.profile_layers import random_hidden
-from tunewright_trial.profile_timing import time_passes
+from tunewright_trial.profile_timing import Case, time_cases
 from tunewright_trial.timing import median_timing, timing
 
 
@@ -37,10 +37,11 @@ def _profile(
     steps: int,
 ) -> tuple[LayerTiming, int]:
     initialise([module], 0)
-    passes = time_passes(context.device, run, inputs, list(module.parameters()), steps)
-    inputs_only, whole = median_timing(passes.inputs_only), median_timing(passes.whole_backward)
+    case = Case(run, inputs, list(module.parameters()))
+    time_cases(context.device, [case], steps)
+    inputs_only, whole = median_timing(case.inputs_only), median_timing(case.whole_backward)
     weight = timing(whole.seconds - inputs_only.seconds, whole.spread)
-    forward = median_timing(passes.forward)
+    forward = median_timing(case.forward)
     times = LayerTiming(forward=forward, backward_input=inputs_only, backward_weight=weight)
     return times, count_parameters(module)
 

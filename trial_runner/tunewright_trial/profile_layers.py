@@ -4,6 +4,7 @@ Two depths are timed and their difference counts, so that what a stack costs onc
 """
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,7 @@ from tunewright.trial_protocol.report import LayerTiming, Timing
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.parameters import count_parameters, initialise
 from tunewright_trial.layers.transformer_layer import LayerKind, TransformerLayer
-from tunewright_trial.profile_timing import Passes, time_passes
+from tunewright_trial.profile_timing import Case, time_cases
 from tunewright_trial.timing import median_timing, timing
 
 SMALLEST_SLOPE = 0.5
@@ -39,66 +40,50 @@ def profile_layer(context: LayerContext, kind: LayerKind, depths: tuple[int, int
     shallow, deep = min(depths), max(depths)
     first = 0 if kind == "dense" else context.model.num_dense_layers
     stack = nn.ModuleList(TransformerLayer(context, kind, first + index) for index in range(deep))
-    initialise(stack, 0)
+    initialise([stack], 0)
     layers = list(stack)
-    times = _timing(
-        [(depth, _time_stack(context, layers[:depth], steps)) for depth in sorted({shallow, deep})],
-        _recompute_extra(context, layers, steps),
-    )
-    kept = [_saved_bytes(context, layers[:depth]) for depth in (shallow, deep)]
-    saved = (kept[1] - kept[0]) // (deep - shallow) if deep > shallow else kept[1] // deep
-    return LayerProfile(times, saved, layers[0])
+    kept = {depth: _saved_bytes(context, layers[:depth]) for depth in (shallow, deep)}
+    saved = (kept[deep] - kept[shallow]) // (deep - shallow) if deep > shallow else kept[deep] // deep
+    return LayerProfile(_times(context, layers, sorted({shallow, deep}), steps), saved, layers[0])
 
 
-def _time_stack(context: LayerContext, layers: list[nn.Module], steps: int) -> Passes:
-    """Time a stack of layers without recomputation."""
-    hidden = random_hidden(context)
-    weights = [value for layer in layers for value in layer.parameters()]
-    with context.recompute.suspended():
-        return time_passes(
-            context.device, lambda: context.recompute.run_layers(layers, hidden), (hidden,), weights, steps
-        )
-
-
-def _recompute_extra(context: LayerContext, layers: list[nn.Module], steps: int) -> float:
-    """Return the seconds that recomputation adds to the backward pass of one layer."""
-    if not context.recompute.active:
-        return 0.0
-    hidden = random_hidden(context)
-    weights = [value for layer in layers for value in layer.parameters()]
-
-    def backward_seconds() -> float:
-        passes = time_passes(
-            context.device, lambda: context.recompute.run_layers(layers, hidden), (hidden,), weights, steps
-        )
-        return median_timing(passes.whole_backward).seconds / len(layers)
-
-    recomputed = backward_seconds()
-    with context.recompute.suspended():
-        return max(recomputed - backward_seconds(), 0.0)
-
-
-def _timing(stacks: list[tuple[int, Passes]], recompute_extra: float) -> LayerTiming:
-    forward = _slope([(depth, median_timing(passes.forward)) for depth, passes in stacks])
-    inputs = _slope([(depth, median_timing(passes.inputs_only)) for depth, passes in stacks])
-    whole = _slope([(depth, median_timing(passes.whole_backward)) for depth, passes in stacks])
-    weight = timing(whole.seconds - inputs.seconds, whole.spread)
+def _times(context: LayerContext, layers: list[nn.Module], depths: list[int], steps: int) -> LayerTiming:
+    """Time stacks of `depths` layers without recomputation, and the deepest with it where the candidate has it."""
+    stacks = [_case(context, layers[:depth], keep=True) for depth in depths]
+    recomputed = [_case(context, layers, keep=False)] if context.recompute.active else []
+    time_cases(context.device, [*stacks, *recomputed], steps)
+    forward = _slope(depths, [median_timing(stack.forward) for stack in stacks])
+    inputs = _slope(depths, [median_timing(stack.inputs_only) for stack in stacks])
+    whole = _slope(depths, [median_timing(stack.whole_backward) for stack in stacks])
+    plain = median_timing(stacks[-1].whole_backward).seconds
+    extra = sum(max(median_timing(case.whole_backward).seconds - plain, 0.0) for case in recomputed) / len(layers)
     return LayerTiming(
         forward=forward,
-        backward_input=timing(inputs.seconds + recompute_extra, inputs.spread),
-        backward_weight=weight,
+        backward_input=timing(inputs.seconds + extra, inputs.spread),
+        backward_weight=timing(whole.seconds - inputs.seconds, whole.spread),
     )
 
 
-def _slope(points: list[tuple[int, Timing]]) -> Timing:
-    """Return the time of one more layer between the two depths, with the deeper stack's spread."""
-    depth, deep = points[-1]
-    quotient = deep.seconds / depth
-    if len(points) == 1:
-        return timing(quotient, deep.spread)
-    less, shallow = points[0]
-    slope = (deep.seconds - shallow.seconds) / (depth - less)
-    return timing(max(slope, SMALLEST_SLOPE * quotient), deep.spread)
+def _case(context: LayerContext, layers: list[nn.Module], keep: bool) -> Case:
+    hidden = random_hidden(context)
+
+    def run() -> torch.Tensor:
+        with context.recompute.suspended() if keep else nullcontext():
+            return context.recompute.run_layers(layers, hidden)
+
+    return Case(run, (hidden,), [value for layer in layers for value in layer.parameters()])
+
+
+def _slope(depths: list[int], stacks: list[Timing]) -> Timing:
+    """Return the time of one more layer between the two depths, with the deeper stack's spread.
+
+    What a stack costs once is not negative, so that the slope is at most the quotient of time and depth.
+    """
+    quotient = stacks[-1].seconds / depths[-1]
+    if len(depths) == 1:
+        return timing(quotient, stacks[-1].spread)
+    slope = (stacks[-1].seconds - stacks[0].seconds) / (depths[-1] - depths[0])
+    return timing(min(max(slope, SMALLEST_SLOPE * quotient), quotient), stacks[-1].spread)
 
 
 def random_hidden(context: LayerContext) -> torch.Tensor:

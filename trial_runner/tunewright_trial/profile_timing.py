@@ -1,7 +1,7 @@
-"""Forward and the two halves of backward of one module, timed apart. Used by the profile of layers and edges."""
+"""Forward and the two halves of backward, timed apart. Used by the profile of layers and of the model's ends."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -11,54 +11,50 @@ from tunewright_trial.timing import repetitions, synchronize, time_call
 WARM_UP = 2
 
 
-@dataclass(frozen=True)
-class Passes:
-    """Samples in seconds: forward, gradient of the inputs alone, gradient of inputs and weights together."""
-
-    forward: list[float]
-    inputs_only: list[float]
-    whole_backward: list[float]
-
-
-def time_passes(
-    device: torch.device,
-    run: Callable[[], torch.Tensor],
-    inputs: Sequence[torch.Tensor],
-    weights: Sequence[torch.Tensor],
-    steps: int,
-) -> Passes:
-    """Time `run`, whose result depends on `inputs` (which may be none: an embedding) and `weights`.
+@dataclass
+class Case:
+    """Something to time: `run` depends on `inputs` (none in an embedding) and `weights`. Samples are in seconds.
 
     Autograd skips weight gradients that nobody asks for, so the two backward passes differ by just those.
     """
-    passes = Passes([], [], [])
-    first = [_sample(device, run, inputs, weights, Passes([], [], [])) for _ in range(WARM_UP)]
-    for _ in range(repetitions(steps, min(first))):
-        _sample(device, run, inputs, weights, passes)
-    return passes
 
+    run: Callable[[], torch.Tensor]
+    inputs: Sequence[torch.Tensor]
+    weights: Sequence[torch.Tensor]
+    forward: list[float] = field(default_factory=list)
+    inputs_only: list[float] = field(default_factory=list)
+    whole_backward: list[float] = field(default_factory=list)
 
-def _sample(
-    device: torch.device,
-    run: Callable[[], torch.Tensor],
-    inputs: Sequence[torch.Tensor],
-    weights: Sequence[torch.Tensor],
-    passes: Passes,
-) -> float:
-    """Add one sample of everything and return its seconds. Each backward has a forward of its own, so that both
-    find the caches in the same state."""
-    spent = 0.0
-    wanted: list[tuple[list[float], Sequence[torch.Tensor]]] = [(passes.whole_backward, (*inputs, *weights))]
-    if inputs:
-        wanted.insert(0, (passes.inputs_only, inputs))
-    else:
-        passes.inputs_only.append(0.0)
-    for samples, targets in wanted:
+    def sample(self, device: torch.device) -> float:
+        """Add one sample of each pass and return the seconds that it took.
+
+        Each backward has a forward of its own, so that both find the caches in the same state.
+        """
+        spent = self._backward(device, (*self.inputs, *self.weights), self.whole_backward)
+        if self.inputs:
+            return spent + self._backward(device, self.inputs, self.inputs_only)
+        self.inputs_only.append(0.0)
+        return spent
+
+    def forget(self) -> None:
+        """Drop the samples of the warm-up."""
+        for samples in (self.forward, self.inputs_only, self.whole_backward):
+            samples.clear()
+
+    def _backward(self, device: torch.device, targets: Sequence[torch.Tensor], samples: list[float]) -> float:
         synchronize(device)
-        forward, result = time_call(device, run)
-        gradient = torch.ones_like(result)
-        backward, _ = time_call(device, partial(torch.autograd.grad, result, targets, gradient))
-        passes.forward.append(forward)
+        forward, result = time_call(device, self.run)
+        backward, _ = time_call(device, partial(torch.autograd.grad, result, targets, torch.ones_like(result)))
+        self.forward.append(forward)
         samples.append(backward)
-        spent += forward + backward
-    return spent
+        return forward + backward
+
+
+def time_cases(device: torch.device, cases: Sequence[Case], steps: int) -> None:
+    """Time all cases in turn, `steps` times or more, so that whatever drifts meanwhile reaches all of them alike."""
+    once = [sum(case.sample(device) for case in cases) for _ in range(WARM_UP)]
+    for case in cases:
+        case.forget()
+    for _ in range(repetitions(steps, min(once), 0.4 * len(cases), 25)):
+        for case in cases:
+            case.sample(device)

@@ -1,7 +1,7 @@
 """Starts the ranks of one node, waits for them, and says what came of it. Imports no torch; called by `entry`.
 
 A hang, a crash or the death of a rank therefore never costs the report. The ranks are forked from a fork server that
-has imported torch once; they die with it, and it dies with this process.
+has imported torch once. When this process is killed, the end of a pipe tells them.
 """
 
 import multiprocessing
@@ -47,6 +47,7 @@ class Node:
     processes: list[ForkServerProcess] = field(default_factory=list)
     pipes: dict[Connection, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    lifeline: Connection | None = None
 
 
 def supervise(request: TrialRequest, started: float, stop_with_stdin: bool) -> list[Finding]:
@@ -63,6 +64,7 @@ def supervise(request: TrialRequest, started: float, stop_with_stdin: bool) -> l
             _listen(node, deadline, request, stop_with_stdin)
         finally:
             _kill(node.processes)
+            _close(node)
     return node.findings
 
 
@@ -72,14 +74,16 @@ def _start(node: Node, request: TrialRequest, folder: str) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # before the fork server's torch reads it
     context.set_forkserver_preload(preloads(request))
     text = encode_request(request)
+    heard, node.lifeline = context.Pipe(duplex=False)
     for place in places(request, os.environ, str(Path(folder) / "meeting")):
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=start_rank, args=(text, place, theirs), daemon=True)
+        process = context.Process(target=start_rank, args=(text, place, theirs, heard), daemon=True)
         process.start()
         theirs.close()
         node.pipes[ours] = len(node.processes)
         node.processes.append(process)
         node.findings.append(Finding())
+    heard.close()
 
 
 def preloads(request: TrialRequest) -> list[str]:
@@ -168,6 +172,12 @@ def _kill(processes: Sequence[ForkServerProcess]) -> None:
         process.kill()
     for process in processes:
         process.join(GRACE_SECONDS)
+
+
+def _close(node: Node) -> None:
+    for pipe in (*node.pipes, node.lifeline):
+        if pipe is not None:
+            pipe.close()
 
 
 def worst(findings: Sequence[Finding]) -> tuple[int, Finding] | None:

@@ -6,7 +6,6 @@ of a failed advice, and so of the condition AdvisorAvailable.
 
 import base64
 from collections.abc import Mapping
-from typing import Any
 
 from tunewright.adapters.advisor.llm import LLMAdvisor
 from tunewright.adapters.advisor.settings import LLMConnection
@@ -51,7 +50,7 @@ class SecretKeyAdvisor:
         return await self._advisor.ask(request)
 
     async def _connection(self) -> LLMConnection:
-        document, reference = connection_document(self._spec), self._spec.api_key_secret_ref
+        document, reference = self._spec.connection(), self._spec.api_key_secret_ref
         try:
             if reference is not None:
                 return LLMConnection.parse({**document, "api_key": await self._key(reference)}, "spec.llm")
@@ -76,16 +75,3 @@ class SecretKeyAdvisor:
             return base64.b64decode(encoded).decode()
         except ValueError:
             raise AdvisorError("NotConfigured", f"{place}: is not text") from None
-
-
-def connection_document(spec: LLMSpec) -> dict[str, Any]:
-    """Return the connection that a spec describes, without its key."""
-    price = spec.price
-    return {
-        "model": spec.model,
-        "api_base": spec.api_base,
-        "timeout_seconds": spec.timeout_seconds,
-        "max_output_tokens": spec.max_output_tokens,
-        "input_usd_per_million_tokens": float(price.input_usd_per_million_tokens) if price else None,
-        "output_usd_per_million_tokens": float(price.output_usd_per_million_tokens) if price else None,
-    }

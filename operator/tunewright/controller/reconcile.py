@@ -3,7 +3,6 @@
 Level-based: everything is derived from the object, the ledger and the Jobs, so a pass may be repeated at any time.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from tunewright.adapters.kube.client import CONFIG_MAPS, TUNING_RUNS, KubeClient
@@ -14,12 +13,12 @@ from tunewright.adapters.kube.merge_patch import merge_patch
 from tunewright.adapters.kube.names import RunReference
 from tunewright.adapters.kube.problem_reader import NotAccepted
 from tunewright.adapters.kube.results import result_files
-from tunewright.adapters.kube.status import StatusWriter
+from tunewright.adapters.kube.status import RunView, refused_status, run_status, unreadable_ledger_status
 from tunewright.adapters.kube.transitions import transitions
 from tunewright.controller.live_run import LiveRun
 from tunewright.controller.wiring import Wiring
 from tunewright.engine.step import step
-from tunewright.errors import CatalogError, Conflict, DoesNotFit, IllegalConfig, InvalidInput, LedgerError
+from tunewright.errors import CatalogError, ClusterError, Conflict, DoesNotFit, IllegalConfig, InvalidInput, LedgerError
 
 Document = dict[str, Any]
 
@@ -63,24 +62,27 @@ class Reconciler:
 
     async def _advance(self, key: str, document: Document) -> float | None:
         run = _reference(document)
-        writer = StatusWriter(document, self._wiring.clock.now())
+        before, generation = document.get("status") or {}, document["metadata"]["generation"]
+        now = self._wiring.clock.now()
         try:
             live = await self._current(key, run, document)
         except _REFUSALS as error:
             reason = error.reason if isinstance(error, NotAccepted) else "Illegal"
-            await self._report(run, document, writer.not_accepted(reason, str(error)))
+            await self._report(run, before, refused_status(reason, str(error), before, generation, now))
             return REFERENCE_SECONDS if reason == "ReferenceNotFound" else None
         except LedgerError as error:
-            await self._report(run, document, writer.unreadable_ledger(str(error)))
+            if isinstance(error.__cause__, ClusterError):
+                raise  # the API server's fault, not the ledger's
+            await self._report(run, before, unreadable_ledger_status(str(error), before, generation, now))
             return None
         capacity = await self._capacity(live)
-        if capacity is not None and capacity.available is False and _requires_capacity(live):
-            await self._report(run, document, await writer.running(live, capacity, waiting=True))
-            return CAPACITY_SECONDS
-        more = await self._step(live)
-        await self._store_results(live)
-        await self._report(run, document, await writer.running(live, capacity))
-        return 0.0 if more else _next_look(live)
+        is_waiting = capacity is not None and capacity.available is False and _requires_capacity(live)
+        more = False if is_waiting else await self._step(live)
+        view = await live.view(capacity)
+        if view.summary.finish_reason is not None:
+            await self._store_results(live, view)
+        await self._report(run, before, run_status(view, before, generation, now))
+        return CAPACITY_SECONDS if is_waiting else 0.0 if more else _next_look(live)
 
     async def _current(self, key: str, run: RunReference, document: Document) -> LiveRun:
         """Return the live run of exactly this object and generation."""
@@ -115,12 +117,11 @@ class Reconciler:
                 return False
         return True
 
-    async def _store_results(self, live: LiveRun) -> None:
+    async def _store_results(self, live: LiveRun, view: RunView) -> None:
         """Write the result ConfigMap of a finished run, once."""
-        if live.handle.state.finish is None or live.has_results:
+        if live.has_results:
             return
-        files = result_files(await live.handle.snapshot())
-        document = result_config_map(live.reference, files)
+        document = result_config_map(live.reference, result_files(view.header.problem, view.summary))
         try:
             await self._client.create(CONFIG_MAPS, live.reference.namespace, document)
         except Conflict:
@@ -129,9 +130,8 @@ class Reconciler:
             )
         live.has_results = True
 
-    async def _report(self, run: RunReference, document: Document, status: Document) -> None:
+    async def _report(self, run: RunReference, before: Document, status: Document) -> None:
         """Write the status if it differs from what is there, and an event for each transition."""
-        before: Mapping[str, Any] = document.get("status") or {}
         patch = merge_patch(before, status)
         if not patch:
             return

@@ -27,6 +27,7 @@ class OperatorSettings:
             probe_port=_whole_number(environment, "TUNEWRIGHT_PROBE_PORT", cls.probe_port),
             workers=max(1, _whole_number(environment, "TUNEWRIGHT_WORKERS", cls.workers)),
             resync_seconds=max(1, _whole_number(environment, "TUNEWRIGHT_RESYNC_SECONDS", int(cls.resync_seconds))),
+            namespaced=environment.get("TUNEWRIGHT_NAMESPACED", "") == "true",
         )
 
 

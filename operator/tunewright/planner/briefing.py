@@ -1,4 +1,4 @@
-"""What the advisor is told: plain JSON made from the snapshot. Called by explore (to reserve) and by the engine (to ask).
+"""What the advisor is told: plain JSON made from the snapshot. Called by explore and by the engine.
 
 Only figures, names of the catalog and reasons of this program go in. Lists are cut, so that the prompt of a long run
 stays affordable.

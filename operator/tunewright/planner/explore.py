@@ -12,7 +12,8 @@ from tunewright.errors import InvalidInput
 from tunewright.planner import budget
 from tunewright.planner.briefing import briefing
 from tunewright.planner.changes import read_changes, with_changes
-from tunewright.planner.decisions import AskAdvisor, Origin
+from tunewright.planner.decisions import AskAdvisor, Origin, ProposedBy, StartTrial
+from tunewright.planner.follow_up import follow_up
 from tunewright.planner.observations import surrogate_of
 from tunewright.planner.records import ProposedConfig
 from tunewright.planner.state import AskedRound
@@ -31,8 +32,9 @@ def explore(turn: Turn) -> str:
     """Decide the next proposals; return why exploring is over, or nothing while it goes on."""
     state = turn.snapshot.state
     number = state.explore_round
+    follow_up(turn)
     asked = state.asked.get(number)
-    if asked is not None and asked.advice is None:
+    if turn.decisions or (asked is not None and asked.advice is None):
         return ""
     if _left_in_round(turn, number):
         return _continue(turn, number)
@@ -46,10 +48,16 @@ def _left_in_round(turn: Turn, number: int) -> int:
     if number == 0:
         return 0
     state = turn.snapshot.state
-    asked, decided = state.asked.get(number), len(state.proposals_of(number))
+    asked = state.asked.get(number)
     if asked is not None and asked.advice is not None and not asked.failed:
-        return len(asked.advice.proposals) - decided
-    return turn.snapshot.settings.explore.proposals_per_round - decided
+        return len(asked.advice.proposals) - _decided(turn, number, "llm")
+    return turn.snapshot.settings.explore.proposals_per_round - _decided(turn, number, "surrogate")
+
+
+def _decided(turn: Turn, number: int, proposed_by: ProposedBy) -> int:
+    """Count the decided proposals of a round. What a profile said about its neighbours is nobody's proposal."""
+    mine = [item for item in turn.snapshot.state.proposals_of(number) if item.origin.proposed_by == proposed_by]
+    return sum(proposed_by == "llm" or isinstance(item, StartTrial) for item in mine)
 
 
 def _continue(turn: Turn, number: int) -> str:
@@ -101,7 +109,7 @@ def _question(turn: Turn, number: int) -> AskAdvisor | None:
 def _judge_advice(turn: Turn, number: int, asked: AskedRound) -> str:
     """Decide the proposals of an answer in their order, until a slot or the answer of a trial is missing."""
     proposals = asked.advice.proposals if asked.advice else ()
-    for proposal in proposals[len(turn.snapshot.state.proposals_of(number)) :]:
+    for proposal in proposals[_decided(turn, number, "llm") :]:
         outcome = _judge_proposal(turn, number, proposal)
         if outcome == "no-budget":
             return "" if turn.snapshot.state.running or turn.started else "the budget allows no further profile trial"
@@ -134,16 +142,17 @@ def _surrogate_round(turn: Turn, number: int) -> str:
             break
     if turn.decisions or turn.snapshot.state.running:
         return ""
-    which = "configuration is left" if turn.may_profile() else "further trial is allowed, and no projection is left"
-    return f"no {which} that promises {LEAST_EXPECTED_IMPROVEMENT:.2%} or more"
+    if not turn.may_profile():
+        return "the budget allows no further profile trial"
+    return f"no configuration is left that promises {LEAST_EXPECTED_IMPROVEMENT:.2%} or more"
 
 
 def _chosen(turn: Turn, wanted: int) -> list[Scored]:
-    candidates, free = turn.open_rows(), turn.free_rows()
     if not turn.may_profile() or turn.free_slots <= 0:
-        candidates &= free
+        return []
     pending = [turn.snapshot.space.row_of(trial.config) for trial in turn.snapshot.state.running]
-    chosen = surrogate_of(turn).propose(candidates, free, [row for row in pending if row is not None], wanted)
+    rows = [row for row in pending if row is not None]
+    chosen = surrogate_of(turn).propose(turn.open_rows(), rows, min(wanted, turn.free_slots))
     return [item for item in chosen if item.expected_improvement >= LEAST_EXPECTED_IMPROVEMENT]
 
 

@@ -8,6 +8,7 @@ import math
 
 from tunewright.domain.value import camel_case
 from tunewright.planner.decisions import Origin
+from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.state import Trial
 from tunewright.planner.stopping import out_of_time
 from tunewright.planner.sweep import Step, sweep_plan
@@ -40,7 +41,7 @@ def sweep(turn: Turn) -> bool:
         return not turn.snapshot.state.running
     waiting = False
     for step in _open_steps(turn):
-        if _trials_used(turn) >= _trials_allowed(turn):
+        if _trials_used(turn) >= trials_allowed(turn.snapshot.settings):
             break
         outcome = turn.consider(step.config, _origin(step), lambda row: _cannot_win(turn, row))
         if outcome == "no-budget":
@@ -85,8 +86,9 @@ def _trials_used(turn: Turn) -> int:
     return swept + len(turn.started)
 
 
-def _trials_allowed(turn: Turn) -> int:
-    return max(1, math.ceil(TRIALS_SHARE * turn.snapshot.settings.budget.max_trials))
+def trials_allowed(settings: PlannerSettings) -> int:
+    """Return how many profile trials the sweep may use, the baseline included."""
+    return max(1, math.ceil(TRIALS_SHARE * settings.budget.max_trials))
 
 
 def _cannot_win(turn: Turn, row: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tunewright.domain.training_config import TrainingConfig
+from tunewright.errors import LedgerError
 from tunewright.planner.decisions import AskAdvisor, Decision, EnterPhase, Finish, Judge, Origin, Phase, StartTrial
 from tunewright.planner.records import Advice, Header, Record, Round, SettingsChanged, TrialFinished
 from tunewright.planner.settings import PlannerSettings
@@ -169,7 +170,10 @@ class RunState:
 
 
 def fold(records: Iterable[Record], state: RunState | None = None) -> RunState:
-    """Add records to a state, in order; without one, start from nothing. The given state is changed and returned."""
+    """Add records to a state, in order; without one, start from nothing. The given state is changed and returned.
+
+    Raises `LedgerError` for a trial that is attempted again before it was started.
+    """
     state = state or RunState()
     for record in records:
         _apply(state, record)
@@ -207,6 +211,8 @@ def _apply_decision(state: RunState, decision: Decision) -> None:
             if decision.attempt == 1:
                 state.trials[decision.trial] = Trial(decision)
                 state.proposals.append(decision)
+            elif decision.trial not in state.trials:
+                raise LedgerError(f"attempt {decision.attempt} of {decision.trial} comes before its first")
             attempt = Attempt(decision.attempt, decision.reserved_gpu_seconds)
             state.trials[decision.trial].attempts.append(attempt)
         case Judge():

@@ -114,24 +114,18 @@ class Turn:
         return ""
 
     def open_rows(self) -> BoolArray:
-        """Return the rows that may be proposed: fitting, unseen, not ruled out, their profile not under way."""
+        """Return the rows that a trial could say something new about: fitting, not ruled out, never profiled."""
         space = self.snapshot.space
         candidates = space.fits.copy()
-        for config in self._seen:
-            row = space.row_of(config)
-            if row is not None:
-                candidates[row] = False
         for _, least in self._out_of_memory:
             candidates &= space.allocated_bytes < least
-        blocked = [self._group(trial.config) for trial in self._profiles.values() if trial.report is None]
-        blocked += [self._group(item.config) for item in self.started]
-        return candidates & ~np.isin(space.key_index, blocked)
+        profiled = [self._group(trial.config) for trial in self._profiles.values()]
+        profiled += [self._group(item.config) for item in self.started]
+        return candidates & ~np.isin(space.key_index, profiled)
 
-    def free_rows(self) -> BoolArray:
-        """Return the rows whose profile is already taken: they are projected without a trial."""
-        measured = [self._group(trial.config) for trial in self._profiles.values() if trial.report is not None]
-        free: BoolArray = np.isin(self.snapshot.space.key_index, measured)
-        return free
+    def is_seen(self, config: TrainingConfig) -> bool:
+        """Tell whether a configuration has a trial or a projection already."""
+        return config in self._seen
 
     def next_trial(self) -> str:
         """Return the name of the next new trial."""

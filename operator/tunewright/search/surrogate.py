@@ -17,9 +17,11 @@ from tunewright.search.space import Space
 
 SIGNALS = (0.05, 0.1, 0.2, 0.4)
 """Candidates for the standard deviation of the model's log error; published analytic models err by 4 to 20 %."""
-LENGTHS = (0.5, 1.0, 2.0, 4.0)
-"""Candidates for the length scale, in feature units: 1 is a factor of four in a degree, or another category."""
-DEFAULT_SIGNAL, DEFAULT_LENGTH = 0.2, 2.0
+LENGTHS = (0.25, 0.5, 1.0, 2.0)
+"""Candidates for the length scale of synergies, in feature units: rows that differ in every axis are about 1.4 apart."""
+DEFAULT_SIGNAL, DEFAULT_LENGTH = 0.2, 0.5
+ADDITIVE_SHARE = 0.7
+"""Part of the error's variance that each axis is expected to add on its own; the rest is for their synergies."""
 NOISE = 0.01
 """Relative noise of one observation."""
 LEAST_OBSERVATIONS_TO_FIT = 4
@@ -28,8 +30,6 @@ MOST_CANDIDATES = 20_000
 """Unseen rows that are scored, best estimates first: keeps a decision fast over large spaces."""
 SHORTLIST = 512
 """Rows that compete for the second and later proposals of one call."""
-FREE_SHARE = 0.5
-"""A proposal that needs no trial is preferred while it promises at least this share of the best improvement."""
 
 
 @dataclass(frozen=True)
@@ -76,21 +76,21 @@ class Surrogate:
             for i in order[:SHORTLIST]
         ]
 
-    def propose(self, candidates: BoolArray, free: BoolArray, pending: Sequence[int], count: int) -> list[Scored]:
+    def propose(self, candidates: BoolArray, pending: Sequence[int], count: int) -> list[Scored]:
         """Choose up to `count` rows among `candidates`, each as if the earlier ones had met their prediction.
 
-        `free` rows need no trial. `pending` rows have trials under way. Rows without promise are left out, so the
-        list may be shorter, or empty.
+        Rows of one profile group answer for each other, so only one of a group is chosen. `pending` rows have trials
+        under way.
         """
         rows = self._space.ranking[candidates[self._space.ranking]][:MOST_CANDIDATES]
         believer = self._believing(np.array(pending, dtype=np.int64))
         chosen: list[Scored] = []
         while len(chosen) < count and len(rows):
             scored = believer.score(rows)
-            pick = _preferred(scored, free)
-            chosen.append(pick)
-            rows = np.array([item.row for item in scored if item.row != pick.row], dtype=np.int64)
-            believer = believer._believing(np.array([pick.row]))
+            chosen.append(scored[0])
+            rows = np.array([item.row for item in scored], dtype=np.int64)
+            rows = rows[self._space.key_index[rows] != self._space.key_index[scored[0].row]]
+            believer = believer._believing(np.array([scored[0].row]))
         return chosen
 
     def _believing(self, rows: IntArray) -> "Surrogate":
@@ -118,14 +118,6 @@ def expected_improvement(mean: FloatArray, sigma: FloatArray, best: float) -> Fl
     return np.maximum(improvement, 0.0)
 
 
-def _preferred(scored: Sequence[Scored], free: BoolArray) -> Scored:
-    best = scored[0]
-    for item in scored:
-        if free[item.row] and item.expected_improvement >= FREE_SHARE * best.expected_improvement:
-            return item
-    return best
-
-
 def _informative(observations: Sequence[Observation]) -> list[Observation]:
     """Keep at most `MOST_OBSERVATIONS`: the best half and the latest half."""
     if len(observations) <= MOST_OBSERVATIONS:
@@ -137,10 +129,15 @@ def _informative(observations: Sequence[Observation]) -> list[Observation]:
 
 
 def _features(space: Space) -> FloatArray:
-    """Encode rows: half the binary logarithm of degrees, one column per category; constant columns are dropped."""
+    """Encode rows: one column per value of an axis, and half the binary logarithm of degrees; constants are dropped.
+
+    Scaled by the number of axes, so that the inner product of a row with itself is about one.
+    """
     if "features" not in space.memo:
         columns = [_encoded(space, axis.field, axis.kind == "degree") for axis in AXES]
-        space.memo["features"] = np.concatenate([column for column in columns if column.shape[1]], axis=1)
+        varying = [column for column in columns if column.shape[1]]
+        constant = np.zeros((len(space), 1))
+        space.memo["features"] = np.concatenate([constant, *varying], axis=1) / np.sqrt(max(len(varying), 1))
     features: FloatArray = space.memo["features"]
     return features
 
@@ -149,11 +146,12 @@ def _encoded(space: Space, field: str, is_degree: bool) -> FloatArray:
     column = space.batch.columns[field]
     codes = np.unique(column)
     if len(codes) < 2:
-        return np.zeros((len(column), 0 if field != "tensor_parallel_size" else 1))
-    if is_degree:
-        return 0.5 * np.log2(np.maximum(column, 0.5))[:, None]
-    one_hot: FloatArray = (column[:, None] == codes[None, :]) / np.sqrt(2)
-    return one_hot
+        return np.zeros((len(column), 0))
+    one_hot: FloatArray = (column[:, None] == codes[None, :]).astype(np.float64)
+    if not is_degree:
+        return one_hot
+    logarithm = 0.5 * np.log2(np.maximum(column, 0.5))
+    return np.concatenate([one_hot, (logarithm - logarithm.mean())[:, None]], axis=1)
 
 
 @dataclass(frozen=True)
@@ -166,9 +164,11 @@ class _Process:
 
 def _process(features: FloatArray, residuals: FloatArray, signal: float, length: float) -> _Process:
     from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+    from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern
 
-    kernel = ConstantKernel(signal**2) * Matern(length, nu=2.5)
+    additive = ConstantKernel(ADDITIVE_SHARE * signal**2) * DotProduct(sigma_0=0.0)
+    synergies = ConstantKernel((1 - ADDITIVE_SHARE) * signal**2) * Matern(length, nu=2.5)
+    kernel = additive + synergies
     regressor = GaussianProcessRegressor(kernel, alpha=NOISE**2, optimizer=None)
     if len(residuals):
         regressor.fit(features, residuals)

@@ -71,10 +71,10 @@ def make_request(
     model: ModelArchitecture = DENSE,
     world: int = 1,
     request: dict[str, Any] | None = None,
-    **config: Any,
+    **config: object,
 ) -> TrialRequest:
     """Build a request for a tiny job of `world` CPU ranks on one node."""
-    candidate = TrainingConfig(**{"precision": "fp32", **config})
+    candidate = TrainingConfig.parse({"precision": "fp32", **config})
     network = Network(name="loopback", bytes_per_second_per_gpu=1e9)
     problem = TuningProblem(
         model=model,

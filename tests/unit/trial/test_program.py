@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,17 @@ def test_the_end_of_standard_input_ends_everything(tmp_path: Path) -> None:
     finish(process)  # closes its standard input
     assert process.returncode == 3
     assert decode_report((tmp_path / "report.json").read_text(), request.identity).failure == "Cancelled"
+    assert not [member for member in family if alive(member)]
+
+
+def test_no_rank_survives_a_killed_program(tmp_path: Path) -> None:
+    process, _ = start_endless(tmp_path)
+    family = descendants(process.pid)
+    process.kill()
+    finish(process)
+    limit = time.monotonic() + 30
+    while any(alive(member) for member in family) and time.monotonic() < limit:
+        os.sched_yield()
     assert not [member for member in family if alive(member)]
 
 

@@ -80,8 +80,8 @@ class Bucket:
 class AdamState:
     """fp32 master weights and moments of one shard.
 
-    Calls torch's functional AdamW: constructing a `torch.optim` object imports torch's compiler, which takes longer than
-    many a trial.
+    Calls torch's functional AdamW: constructing a `torch.optim` object imports torch's compiler, which takes longer
+    than many a trial.
     """
 
     def __init__(self, master: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""torch's pipeline schedules over one rank's chunks. Slow to import: `pipeline` does it only when there is a pipeline."""
+"""torch's pipeline schedules over one rank's chunks. Slow to import: only with a pipeline."""
 
 from collections.abc import Callable, Sequence
 

@@ -16,7 +16,7 @@ from tunewright.adapters.kube.spec.trial import PodSpec
 from tunewright.errors import ProtocolError
 from tunewright.ports import TrialObservation
 from tunewright.trial_protocol.codec import decode_report
-from tunewright.trial_protocol.identity import TrialIdentity
+from tunewright.trial_protocol.identity import TrialIdentity, TrialKind
 from tunewright.trial_protocol.report import FailureClass, TrialReport
 
 Document = dict[str, Any]
@@ -42,6 +42,7 @@ class AttemptView:
     """One attempt. `to_end` is set when the operator must end the Job and write this verdict onto it."""
 
     job_name: str
+    kind: TrialKind
     observation: TrialObservation
     to_end: Verdict | None = None
 
@@ -92,7 +93,7 @@ def view_attempt(
         gpu_seconds=times.ran_seconds * _gpus(job, pod.resource_name),
         queued_seconds=times.queued_seconds,
     )
-    return AttemptView(job["metadata"]["name"], observation, to_end)
+    return AttemptView(job["metadata"]["name"], identity.kind, observation, to_end)
 
 
 def verdict_text(observation: TrialObservation) -> str:
@@ -121,7 +122,7 @@ def _recorded_view(job: Document, identity: TrialIdentity, text: str) -> Attempt
         gpu_seconds=recorded["gpuSeconds"],
         queued_seconds=recorded["queuedSeconds"],
     )
-    return AttemptView(job["metadata"]["name"], observation)
+    return AttemptView(job["metadata"]["name"], identity.kind, observation)
 
 
 def _outcome(job: Document, pod: Document | None, identity: TrialIdentity) -> tuple[TrialReport | None, Verdict | None]:

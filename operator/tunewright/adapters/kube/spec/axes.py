@@ -31,9 +31,9 @@ def _constrained(field: str) -> Any:  # noqa: ANN401 - a type built at run time
 
 
 def _one(field: str) -> tuple[Any, Any]:
-    extra = ATOMIC if field == "recompute_modules" else None
-    limits = {"max_length": 8} if field == "recompute_modules" else {}
-    return _constrained(field) | None, Field(None, json_schema_extra=extra, **limits)
+    if field == "recompute_modules":
+        return _constrained(field) | None, Field(None, max_length=8, json_schema_extra=ATOMIC)
+    return _constrained(field) | None, Field(None)
 
 
 def _many(field: str) -> tuple[Any, Any]:
@@ -42,15 +42,17 @@ def _many(field: str) -> tuple[Any, Any]:
     return tuple[item, ...] | None, values  # type: ignore[valid-type]
 
 
-BaselineSpec: type[Value] = create_model(
+def _model(name: str, what: str, fields: dict[str, Any]) -> type[Value]:
+    return create_model(name, __base__=Value, __doc__=what, **fields)
+
+
+BaselineSpec = _model(
     "BaselineSpec",
-    __base__=Value,
-    __doc__="The configuration to beat. Fields that are absent have their default.",
-    **{axis.field: _one(axis.field) for axis in AXES},
+    "The configuration to beat. Fields that are absent have their default.",
+    {axis.field: _one(axis.field) for axis in AXES},
 )
-SearchSpaceSpec: type[Value] = create_model(
+SearchSpaceSpec = _model(
     "SearchSpaceSpec",
-    __base__=Value,
-    __doc__="Allowed values by axis. Axes that are absent have their default values.",
-    **{axis.field: _many(axis.field) for axis in AXES},
+    "Allowed values by axis. Axes that are absent have their default values.",
+    {axis.field: _many(axis.field) for axis in AXES},
 )

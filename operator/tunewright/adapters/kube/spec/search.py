@@ -1,6 +1,6 @@
 """What the search may do: sweep, explore, LLM, validation, budget. Read by `acceptance`."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -64,6 +64,17 @@ class LLMSpec(Value):
     timeout_seconds: int = Field(60, ge=1, le=3600)
     max_output_tokens: int = Field(4096, ge=16, le=131_072)
     price: PriceSpec | None = None
+
+    def connection(self) -> dict[str, Any]:
+        """Return what the advisor's connection is made from, without its key."""
+        return {
+            "model": self.model,
+            "api_base": self.api_base,
+            "timeout_seconds": self.timeout_seconds,
+            "max_output_tokens": self.max_output_tokens,
+            "input_usd_per_million_tokens": float(self.price.input_usd_per_million_tokens) if self.price else None,
+            "output_usd_per_million_tokens": float(self.price.output_usd_per_million_tokens) if self.price else None,
+        }
 
 
 class ValidationSpec(Value):

@@ -17,6 +17,9 @@ State = Literal["Pending", "Sweeping", "Exploring", "Validating", "Suspended", "
 Text = Annotated[str, StringConstraints(max_length=1024)]
 Number = Annotated[str, StringConstraints(max_length=32)]
 Timestamp = Annotated[str, StringConstraints(max_length=64)]
+Flags = Annotated[
+    tuple[Annotated[str, StringConstraints(max_length=64)], ...], Field(max_length=16, json_schema_extra=ATOMIC)
+]
 _TIME: dict[str, Any] = {"format": "date-time"}
 
 
@@ -37,6 +40,7 @@ class ForecastStatus(Value):
     trials: int
     gpu_hours: Number
     duration_seconds: int
+    llm_calls: int
     llm_cost_usd: Number | None = None
 
 
@@ -85,6 +89,7 @@ class TrialsStatus(Value):
     filtered: int
     pruned: int
     reused: int
+    rejected: int
     running: int
     projected: int
     measured: int
@@ -109,7 +114,8 @@ class ProjectedBest(Value):
     interval_high: int
     improvement_percent: Improvement = Improvement()
     memory_percent: Number | None = None
-    configuration: BaselineSpec  # type: ignore[valid-type]
+    flags: Flags = ()
+    configuration: BaselineSpec  # type: ignore[valid-type]  # made at run time
 
 
 class MeasuredBest(Value):
@@ -120,12 +126,11 @@ class MeasuredBest(Value):
     interval_low: int
     interval_high: int
     improvement_percent: Improvement = Improvement()
+    memory_percent: Number | None = None
     nodes: int
     repeats: int
-    flags: tuple[Annotated[str, StringConstraints(max_length=64)], ...] = Field(
-        (), max_length=16, json_schema_extra=ATOMIC
-    )
-    configuration: BaselineSpec  # type: ignore[valid-type]
+    flags: Flags = ()
+    configuration: BaselineSpec  # type: ignore[valid-type]  # made at run time
 
 
 class BestStatus(Value):

@@ -74,10 +74,10 @@ class TuningRunSpec(Value):
     workload: WorkloadSpec
     cluster: ClusterSpec
     reference: ReferenceSpec | None = None
-    baseline: BaselineSpec | None = Field(  # type: ignore[valid-type]
+    baseline: BaselineSpec | None = Field(  # type: ignore[valid-type]  # made at run time
         None, description="Default: the least split configuration without recomputation that fits."
     )
-    search_space: SearchSpaceSpec | None = None  # type: ignore[valid-type]
+    search_space: SearchSpaceSpec | None = None  # type: ignore[valid-type]  # made at run time
     memory_model: MemoryModelSpec = MemoryModelSpec()
     random_seed: int = Field(0, ge=0, le=2**31 - 1)
     sweep: SweepSpec = SweepSpec()

@@ -1,0 +1,35 @@
+"""`tunewright export ledger NAMESPACE/NAME`: a run of the cluster as a file that `replay` reads."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tunewright.adapters.kube.client import connected
+from tunewright.adapters.kube.ledger import read_shards, shards_text
+from tunewright.adapters.kube.names import RunReference
+from tunewright.adapters.ledger.lines import decode_lines
+from tunewright.cli.console import messages
+from tunewright.errors import InvalidInput, TuningError
+
+
+def run_export_ledger(name: str, out: Path | None) -> None:
+    """Read the run's shards with your kubeconfig, check them, and write them as JSON lines."""
+    namespace, separator, run = name.partition("/")
+    if not (namespace and separator and run):
+        raise InvalidInput.of("NAMESPACE/NAME", name, "must be a namespace and a name, such as default/quickstart")
+    text = asyncio.run(_ledger_text(RunReference(namespace=namespace, name=run, uid="")))
+    if not decode_lines(text, name):
+        raise InvalidInput.of("NAMESPACE/NAME", name, "has no ledger: check the name, or wait until it is accepted")
+    if out is None:
+        sys.stdout.write(text)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TuningError(f"{out}: cannot be written: {error.strerror}") from None
+    messages.print(f"wrote {out}", soft_wrap=True)
+
+
+async def _ledger_text(run: RunReference) -> str:
+    async with connected() as client:
+        return shards_text(await read_shards(client, run))

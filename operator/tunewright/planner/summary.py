@@ -1,0 +1,272 @@
+"""What a run says of itself: one answer, counters, the best figures of each kind, bias, costs.
+
+Called by the custom resource's status, the command line's table and `result.json`. Everything is derived again from
+the records each time; nothing is counted along the way.
+"""
+
+from collections import Counter
+from typing import Literal
+
+from pydantic import Field
+
+from tunewright.domain.axes import describe
+from tunewright.domain.problem import TuningProblem
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.domain.value import Value
+from tunewright.planner.answer import answer_of
+from tunewright.planner.axis_table import AxisRow, axis_table
+from tunewright.planner.decisions import FinishReason, Judge, Phase, ProposedBy
+from tunewright.planner.evaluation import Candidate, Evaluation, evaluate
+from tunewright.planner.figures import (
+    BestMeasured,
+    BestProjected,
+    BiasFigure,
+    best_measured,
+    best_projected,
+    bias_figure,
+)
+from tunewright.planner.forecast import Forecast, forecast
+from tunewright.planner.settings import PlannerSettings
+from tunewright.planner.state import RunState, Trial
+from tunewright.search.space import Space, SpaceCounts
+from tunewright.trial_protocol.report import FailureClass
+
+RunPhase = Literal["Pending", "Sweeping", "Exploring", "Validating", "Succeeded", "Stopped", "Failed"]
+MOST_CANDIDATE_ROWS = 50
+
+_PHASES: dict[Phase, RunPhase] = {"seed": "Sweeping", "explore": "Exploring", "validate": "Validating"}
+
+
+class FailureCount(Value):
+    """Failed trials of one class."""
+
+    failure: FailureClass
+    count: int
+
+
+class LastFailure(Value):
+    """The most recent trial that failed."""
+
+    trial: str
+    failure: FailureClass
+    node: str = ""
+    message: str = ""
+
+
+class Counters(Value):
+    """Proposals and trials by what became of them."""
+
+    profiles: int = Field(description="Profile trials started: what `maxTrials` limits.")
+    max_profiles: int
+    proposed: int
+    filtered: int
+    pruned: int
+    reused: int
+    rejected: int = Field(description="Illegal, outside the search space, duplicate or unreadable.")
+    running: int
+    projected: int = Field(description="Configurations with a projection.")
+    measured: int = Field(description="Configurations that ran as a whole job.")
+    failed: int
+    failed_by_class: tuple[FailureCount, ...] = ()
+    last_failure: LastFailure | None = None
+
+
+class SpentFigures(Value):
+    """What the run has used; reservations of what is under way are included."""
+
+    gpu_hours: float
+    duration_seconds: float
+    queued_seconds: float
+    llm_calls: int
+    llm_tokens: int
+    llm_cost_usd: float
+    gpu_hours_saved: float = Field(description="Trials that filtering, pruning and reuse made unnecessary.")
+
+
+class AdvisorFigures(Value):
+    """How the LLM is doing. `reason` is empty while it answers or was not asked."""
+
+    asked: int
+    answered: int
+    available: bool
+    reason: str = ""
+    message: str = ""
+
+
+class CandidateRow(Value):
+    """One line of the final table. Figures of different kinds stand in different columns."""
+
+    trial: str
+    configuration: str
+    config: TrainingConfig
+    proposed_by: ProposedBy
+    memory_percent: float | None = None
+    estimated: float
+    projected: float | None = None
+    measured: float | None = None
+    bias_percent: float | None = None
+
+
+class Summary(Value):
+    """The whole summary."""
+
+    state: RunPhase
+    answer: str
+    finish_reason: FinishReason | None = None
+    finish_message: str = ""
+    simulated: bool = Field(False, description="A stand-in answered: the label belongs beside every figure.")
+    space: SpaceCounts
+    counters: Counters
+    best_projected: BestProjected | None = None
+    best_measured: BestMeasured | None = None
+    bias: BiasFigure | None = None
+    axes: tuple[AxisRow, ...] = ()
+    forecast: Forecast
+    spent: SpentFigures
+    advisor: AdvisorFigures | None = None
+    candidates: tuple[CandidateRow, ...] = ()
+
+    @property
+    def winner(self) -> TrainingConfig | None:
+        """The configuration that the run recommends: the best measured, else the best projected."""
+        best = self.best_measured or self.best_projected
+        return best.configuration if best else None
+
+
+def summarise(problem: TuningProblem, settings: PlannerSettings, space: Space, state: RunState) -> Summary:
+    """Derive the summary from the records so far."""
+    evaluation = evaluate(problem, settings, space, state)
+    projected = best_projected(settings, space, evaluation)
+    measured = best_measured(problem, settings, evaluation)
+    bias = bias_figure(evaluation)
+    simulated = _is_simulated(state)
+    finish = state.finish
+    return Summary(
+        state=_state(state, evaluation),
+        answer=answer_of(settings, measured, projected, bias, simulated=simulated),
+        finish_reason=finish.reason if finish else None,
+        finish_message=finish.message if finish else "",
+        simulated=simulated,
+        space=space.counts,
+        counters=_counters(settings, state, evaluation),
+        best_projected=projected,
+        best_measured=measured,
+        bias=bias,
+        axes=axis_table(settings, space, state, evaluation),
+        forecast=forecast(problem, settings, space),
+        spent=_spent(state),
+        advisor=_advisor(settings, state),
+        candidates=_rows(space, evaluation),
+    )
+
+
+def _state(state: RunState, evaluation: Evaluation) -> RunPhase:
+    if state.finish is None:
+        return "Pending" if state.phase is None else _PHASES[state.phase]
+    if state.finish.reason == "Stopped":
+        return "Stopped"
+    return "Failed" if state.finish.reason == "Failed" or evaluation.winner is None else "Succeeded"
+
+
+def _is_simulated(state: RunState) -> bool:
+    reports = [trial.report for trial in state.trials.values() if trial.report is not None]
+    return any(report.simulated for report in reports) or (state.header is not None and state.header.simulated)
+
+
+def _counters(settings: PlannerSettings, state: RunState, evaluation: Evaluation) -> Counters:
+    verdicts = Counter(judge.verdict for judge in state.judged)
+    failed = [trial for trial in state.trials.values() if trial.failure]
+    classes = Counter(trial.failure for trial in failed if trial.failure)
+    return Counters(
+        profiles=len(state.profiles),
+        max_profiles=settings.budget.max_trials,
+        proposed=sum(proposal.origin.phase != "validate" for proposal in state.proposals),
+        filtered=verdicts["filtered"],
+        pruned=verdicts["pruned"],
+        reused=verdicts["reused"],
+        rejected=sum(verdicts[verdict] for verdict in ("illegal", "outside", "duplicate", "unreadable")),
+        running=len(state.running),
+        projected=len(evaluation.by_projection),
+        measured=sum(candidate.measurement is not None for candidate in evaluation.candidates),
+        failed=len(failed),
+        failed_by_class=tuple(FailureCount(failure=name, count=classes[name]) for name in sorted(classes)),
+        last_failure=_last_failure(state, failed),
+    )
+
+
+def _last_failure(state: RunState, failed: list[Trial]) -> LastFailure | None:
+    names = {trial.name for trial in failed}
+    for finished in reversed(state.finished_attempts):
+        trial = state.trials[finished.trial]
+        if finished.trial in names and trial.failure:
+            message = finished.message or (finished.report.message if finished.report else "")
+            return LastFailure(trial=finished.trial, failure=trial.failure, node=finished.node, message=message)
+    return None
+
+
+def _spent(state: RunState) -> SpentFigures:
+    spent = state.spent
+    return SpentFigures(
+        gpu_hours=spent.gpu_seconds / 3600,
+        duration_seconds=state.elapsed_seconds,
+        queued_seconds=spent.queued_seconds,
+        llm_calls=spent.llm_calls,
+        llm_tokens=spent.llm_tokens,
+        llm_cost_usd=spent.llm_cost_usd,
+        gpu_hours_saved=_saved_gpu_seconds(state) / 3600,
+    )
+
+
+def _saved_gpu_seconds(state: RunState) -> float:
+    """Each proposal that needed no trial saved the mean cost of one.
+
+    What a profile said about its neighbours does not count: nobody would have started a trial for it.
+    """
+    costs = [trial.gpu_seconds for trial in state.profiles if not trial.running]
+    saved = sum(_saves_a_trial(judge) for judge in state.judged)
+    return saved * sum(costs) / len(costs) if costs else 0.0
+
+
+def _saves_a_trial(judge: Judge) -> bool:
+    if judge.verdict == "reused":
+        return judge.origin.proposed_by != "surrogate"
+    return judge.verdict in ("filtered", "pruned")
+
+
+def _advisor(settings: PlannerSettings, state: RunState) -> AdvisorFigures | None:
+    if settings.llm is None or settings.explore.strategy != "LLM":
+        return None
+    answers = [asked.advice for _, asked in sorted(state.asked.items()) if asked.advice is not None]
+    last = answers[-1] if answers else None
+    failed = last is not None and last.outcome != "answered"
+    return AdvisorFigures(
+        asked=len(state.asked),
+        answered=sum(advice.outcome == "answered" for advice in answers),
+        available=not failed,
+        reason=last.condition_reason or "Unreachable" if last is not None and failed else "",
+        message=last.message if last is not None and failed else "",
+    )
+
+
+def _rows(space: Space, evaluation: Evaluation) -> tuple[CandidateRow, ...]:
+    """Return measured candidates first, then projected ones; best first within each."""
+    measured = [item for item in evaluation.candidates if item.measurement]
+    measured.sort(key=lambda item: -(item.measurement.tokens_per_second_per_gpu if item.measurement else 0.0))
+    rest = [item for item in evaluation.by_projection if not item.measurement]
+    return tuple(_row(space, candidate) for candidate in [*measured, *rest][:MOST_CANDIDATE_ROWS])
+
+
+def _row(space: Space, candidate: Candidate) -> CandidateRow:
+    measured = candidate.measurement.tokens_per_second_per_gpu if candidate.measurement else None
+    projected = candidate.projected
+    return CandidateRow(
+        trial=candidate.trial,
+        configuration=describe(candidate.config),
+        config=candidate.config,
+        proposed_by=candidate.origin.proposed_by,
+        memory_percent=space.memory_percent(candidate.row) if candidate.row is not None else None,
+        estimated=candidate.estimated,
+        projected=projected,
+        measured=measured,
+        bias_percent=100 * (projected / measured - 1) if projected and measured else None,
+    )

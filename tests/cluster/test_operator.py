@@ -1,0 +1,244 @@
+"""The operator as a process against a real control plane; Pods are answered by a stand-in, so no node is needed."""
+
+import asyncio
+import contextlib
+import json
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.cluster.cluster import Cluster
+from tests.support.kube_cluster import apply_run, install_crd, kube_client
+from tests.support.kube_documents import a_tuning_run
+from tests.support.operator_process import OperatorProcess
+from tests.support.stand_in_kubelet import StandInKubelet, add_gpu_node
+from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, NODES, TUNING_RUNS, KubeClient
+from tunewright.adapters.kube.ledger import read_shards, shards_text
+from tunewright.adapters.kube.names import RunReference
+from tunewright.planner.records import without_timings
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tuningrun.yaml"
+Document = dict[str, Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def crd(control_plane: Cluster) -> None:
+    install_crd(control_plane)
+
+
+@pytest.fixture
+def operator(control_plane: Cluster, namespace: str, tmp_path: Path) -> OperatorProcess:
+    return OperatorProcess(control_plane, namespace, tmp_path / "operator.log")
+
+
+def example(**spec: Any) -> Document:
+    document: Document = yaml.safe_load(EXAMPLE.read_text())
+    document["spec"] |= spec
+    return document
+
+
+@asynccontextmanager
+async def gpu_node(client: KubeClient, namespace: str) -> AsyncIterator[str]:
+    """A node of this test's own; gone afterwards, so that its Pods are collected."""
+    name = f"gpu-{namespace}"
+    await add_gpu_node(client, name)
+    try:
+        yield name
+    finally:
+        await client.delete(NODES, "", name)
+
+
+@asynccontextmanager
+async def kubelet_of(client: KubeClient, namespace: str, node: str) -> AsyncIterator[StandInKubelet]:
+    kubelet = StandInKubelet(client, namespace, node=node)
+    task = asyncio.create_task(kubelet.run())
+    try:
+        yield kubelet
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def wait_for(
+    client: KubeClient, run: RunReference, wanted: Callable[[Document], bool], operator: OperatorProcess
+) -> Document:
+    """Return the run as soon as its status is as wanted; the operator is started again when it ends, as by a kubelet."""
+    for _ in range(900):
+        document = await client.find(TUNING_RUNS, run.namespace, run.name)
+        if document is not None and wanted(document.get("status") or {}):
+            return document
+        if not operator.is_running:
+            operator.start()
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"not within 90 s: {json.dumps(document, indent=1)}\n{operator.log.read_text()[-4000:]}")
+
+
+def condition(status: Document, name: str) -> Document:
+    found: Document = next(
+        (item for item in status.get("conditions", ()) if item["type"] == name), {"status": "Unknown"}
+    )
+    return found
+
+
+def is_finished(status: Document) -> bool:
+    return condition(status, "Finished")["status"] == "True"
+
+
+async def ledger_of(client: KubeClient, run: RunReference) -> list[object]:
+    """Return the ledger's records without clock readings and without what differs between two namespaces."""
+    text = shards_text(await read_shards(client, run)).replace(run.uid, "UID").replace(run.namespace, "NAMESPACE")
+    return [without_timings(json.loads(line)) for line in text.splitlines()]
+
+
+async def test_a_run_goes_from_apply_to_measured_results(
+    control_plane: Cluster, namespace: str, operator: OperatorProcess
+) -> None:
+    run = apply_run(control_plane, namespace, example())
+    async with kube_client(control_plane) as client, gpu_node(client, namespace) as node:
+        with operator:
+            async with kubelet_of(client, namespace, node) as kubelet:
+                document = await wait_for(client, run, is_finished, operator)
+            health = f"http://127.0.0.1:{operator.probe_port}/healthz"
+            with urllib.request.urlopen(health, timeout=10) as answer:
+                assert answer.status == 200
+            assert operator.stop() == 0
+        status = document["status"]
+        assert status["state"] == "Succeeded"
+        assert status["best"]["measured"]["tokensPerSecondPerGPU"] > 0
+        assert status["best"]["projected"]["tokensPerSecondPerGPU"] > 0
+        assert status["trials"]["failed"] == 0
+        assert status["trials"]["measured"] == 3
+        assert status["observedGeneration"] == 1
+        assert "finalizers" not in document["metadata"]
+        assert set(document["metadata"]["annotations"]) == {"kubectl.kubernetes.io/last-applied-configuration"}
+        assert set(kubelet.seen.values()) == {1}
+        assert len(await client.list(JOBS, namespace)) == len(kubelet.seen)
+        events = await client.list(EVENTS, namespace, fields="involvedObject.kind=TuningRun")
+        reasons = [event["reason"] for event in events]
+        assert len(reasons) == len(set(reasons)), "one event a transition"
+        assert {"Sweeping", "Validating", "Succeeded"} <= set(reasons)
+        result = await client.find(CONFIG_MAPS, namespace, "tiny-result")
+        assert result is not None
+        assert {"result.json", "best.primus.yaml", "best.megatron.args"} <= set(result["data"])
+        columns = control_plane.kubectl("get", "tuningruns", "-n", namespace)
+        assert columns.splitlines()[1].split()[:2] == ["tiny", "Succeeded"]
+
+
+async def undisturbed(control_plane: Cluster, namespace: str, operator: OperatorProcess) -> tuple[list[object], int]:
+    run = apply_run(control_plane, namespace, example())
+    async with kube_client(control_plane) as client, gpu_node(client, namespace) as node:
+        with operator:
+            async with kubelet_of(client, namespace, node) as kubelet:
+                await wait_for(client, run, is_finished, operator)
+        return await ledger_of(client, run), len(kubelet.seen)
+
+
+async def disturbed(
+    control_plane: Cluster, namespace: str, operator: OperatorProcess, kill_after: tuple[int, ...]
+) -> tuple[list[object], dict[str, int]]:
+    run = apply_run(control_plane, namespace, example())
+    async with kube_client(control_plane) as client, gpu_node(client, namespace) as node:
+        with operator:
+            async with kubelet_of(client, namespace, node) as kubelet:
+                for count in kill_after:
+                    await wait_for(client, run, lambda _, count=count: len(kubelet.seen) >= count, operator)  # type: ignore[misc]
+                    operator.kill()
+                await wait_for(client, run, is_finished, operator)
+        return await ledger_of(client, run), kubelet.seen
+
+
+async def test_a_killed_operator_goes_on_where_it_was(control_plane: Cluster, namespace: str, tmp_path: Path) -> None:
+    second_namespace = f"{namespace}-again"
+    control_plane.kubectl("create", "namespace", second_namespace)
+    first = OperatorProcess(control_plane, namespace, tmp_path / "undisturbed.log")
+    second = OperatorProcess(control_plane, second_namespace, tmp_path / "disturbed.log")
+    expected, trials = await undisturbed(control_plane, namespace, first)
+    ledger, seen = await disturbed(control_plane, second_namespace, second, kill_after=(1, 3, 5))
+    assert ledger == expected
+    assert len(seen) == trials
+    assert set(seen.values()) == {1}, "no trial ran twice"
+
+
+async def test_what_is_wrong_is_told_in_the_status(
+    control_plane: Cluster, namespace: str, operator: OperatorProcess
+) -> None:
+    illegal = a_tuning_run("illegal", baseline={"tensorParallelSize": 3, "pipelineParallelSize": 5})
+    unknown = a_tuning_run("unknown", cluster={"nodes": 1, "accelerator": {"preset": "mi355"}})
+    several = a_tuning_run("several", cluster={"nodes": 2, "accelerator": {"preset": "mi355x"}})
+    runs = [apply_run(control_plane, namespace, document) for document in (illegal, unknown, several)]
+    async with kube_client(control_plane) as client:
+        with operator:
+            refused = [
+                condition((await wait_for(client, run, lambda status: bool(status), operator))["status"], "Accepted")
+                for run in runs
+            ]
+    assert [item["status"] for item in refused] == ["False"] * 3
+    assert [item["reason"] for item in refused] == ["Illegal", "UnknownPreset", "Illegal"]
+    assert "tensor-divides-heads" in refused[0]["message"]
+    assert "layout-fits-layers" in refused[0]["message"]
+    assert "mi355x" in refused[1]["message"]
+    assert "spec.validation.nodes: 2" in refused[2]["message"]
+
+
+async def test_without_a_free_node_nothing_is_started(
+    control_plane: Cluster, namespace: str, operator: OperatorProcess
+) -> None:
+    run = apply_run(control_plane, namespace, example(pod={"nodeSelector": {"pool": namespace}}))
+    async with kube_client(control_plane) as client:
+        with operator:
+            document = await wait_for(client, run, lambda status: bool(status), operator)
+        assert condition(document["status"], "Accepted")["status"] == "True"
+        capacity = condition(document["status"], "CapacityAvailable")
+        assert (capacity["status"], capacity["reason"]) == ("False", "NotEnoughNodes")
+        assert f"matches pod.nodeSelector pool={namespace}" in capacity["message"]
+        assert document["status"]["state"] == "Pending"
+        assert await client.list(JOBS, namespace) == []
+
+
+async def test_a_suspended_run_is_accepted_and_forecast_and_then_runs(
+    control_plane: Cluster, namespace: str, operator: OperatorProcess
+) -> None:
+    run = apply_run(control_plane, namespace, example(suspend=True))
+    async with kube_client(control_plane) as client, gpu_node(client, namespace) as node:
+        with operator:
+            async with kubelet_of(client, namespace, node):
+                document = await wait_for(client, run, lambda status: status.get("state") == "Suspended", operator)
+                assert document["status"]["forecast"]["trials"] > 0
+                assert await client.list(JOBS, namespace) == []
+                apply_run(control_plane, namespace, example(suspend=False))
+                await wait_for(client, run, is_finished, operator)
+
+
+async def test_a_stopped_run_keeps_what_it_found(
+    control_plane: Cluster, namespace: str, operator: OperatorProcess
+) -> None:
+    run = apply_run(control_plane, namespace, example())
+    async with kube_client(control_plane) as client, gpu_node(client, namespace) as node:
+        with operator:
+            async with kubelet_of(client, namespace, node) as kubelet:
+                await wait_for(client, run, lambda _: len(kubelet.seen) >= 2, operator)
+            apply_run(control_plane, namespace, example(stop=True))
+            document = await wait_for(client, run, is_finished, operator)
+    assert document["status"]["state"] == "Stopped"
+    assert condition(document["status"], "Finished")["reason"] == "Stopped"
+
+
+async def test_deleting_a_run_leaves_nothing(control_plane: Cluster, namespace: str, operator: OperatorProcess) -> None:
+    run = apply_run(control_plane, namespace, example())
+    async with kube_client(control_plane) as client, gpu_node(client, namespace) as node:
+        with operator:
+            async with kubelet_of(client, namespace, node) as kubelet:
+                await wait_for(client, run, lambda _: len(kubelet.seen) >= 1, operator)
+        control_plane.kubectl("delete", "tuningrun", "tiny", "-n", namespace, "--timeout=30s")
+        for _ in range(300):
+            left = await client.list(JOBS, namespace) + await read_shards(client, run)
+            if not left:
+                return
+            await asyncio.sleep(0.1)
+    raise AssertionError(f"left behind: {[item['metadata']['name'] for item in left]}")

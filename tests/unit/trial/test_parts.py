@@ -1,0 +1,190 @@
+"""The small parts of the trial program: failures, timing, report file, layout, groups, device check."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.unit.trial.requests import make_request
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.trial_protocol.codec import decode_report
+from tunewright.trial_protocol.report import FailureClass, TrialReport
+from tunewright.trial_protocol.request import ExpectedDevice
+from tunewright_trial.device import select_device
+from tunewright_trial.failures import TrialFailure, classify, unsupported
+from tunewright_trial.layers.recompute import RecomputePolicy
+from tunewright_trial.parallel.layout import Layout
+from tunewright_trial.parallel.pipeline import stages_of_rank
+from tunewright_trial.profile_collectives import modelled_groups
+from tunewright_trial.report_file import write_report
+from tunewright_trial.supervisor import Finding, places, worst
+from tunewright_trial.timing import median_timing, repetitions
+
+
+def wrapped(cause: Exception) -> Exception:
+    error = RuntimeError("Failed to run stage backward")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (torch.OutOfMemoryError("HIP out of memory. Tried to allocate 2.00 GiB"), "DeviceOutOfMemory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "DeviceOutOfMemory"),
+        (wrapped(RuntimeError("CUDA out of memory")), "DeviceOutOfMemory"),
+        (MemoryError(), "DeviceOutOfMemory"),
+        (torch.distributed.DistBackendError("NCCL error: unhandled system error"), "RcclFailure"),
+        (RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer"), "RcclFailure"),
+        (NotImplementedError("aten::x is not implemented for Float8"), "Unsupported"),
+        (unsupported("precision fp8"), "Unsupported"),
+        (TrialFailure("NaNLoss", "the loss of step 3 is nan"), "NaNLoss"),
+        (RuntimeError("HIP error: an illegal memory access was encountered"), "CrashInTraining"),
+        (ZeroDivisionError("division by zero"), "CrashInTraining"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_exceptions_become_failure_classes(error: Exception, failure: FailureClass) -> None:
+    found, message = classify(error)
+    assert found == failure
+    assert "\n" not in message
+
+
+def test_the_message_names_the_innermost_cause() -> None:
+    assert classify(wrapped(ValueError("width 3")))[1] == "ValueError: width 3"
+
+
+def test_the_cause_of_a_failed_collective_is_reported_instead_of_it() -> None:
+    findings = [
+        Finding(failure="RcclFailure", message="closed by peer"),
+        Finding(result="{}"),
+        Finding(failure="DeviceOutOfMemory", message="no room"),
+    ]
+    assert worst(findings) == (2, findings[2])
+    assert worst(findings[:2]) == (0, findings[0])
+    assert worst(findings[1:2]) is None
+
+
+def test_a_median_comes_with_half_its_interquartile_range() -> None:
+    timing = median_timing([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert timing.seconds == 3.0
+    assert timing.spread == 0.333
+
+
+def test_times_have_as_many_digits_as_they_deserve() -> None:
+    assert median_timing([0.000123456789]).seconds == 0.00012346
+
+
+@pytest.mark.parametrize(
+    ("requested", "once", "expected"), [(3, 10.0, 3), (3, 0.01, 10), (3, 1e-9, 15), (20, 1e-9, 20)]
+)
+def test_cheap_things_are_repeated_more_often(requested: int, once: float, expected: int) -> None:
+    assert repetitions(requested, once, 0.1, 15) == expected
+
+
+def a_report(message: str = "") -> TrialReport:
+    return TrialReport(identity=make_request().identity, failure="CrashInTraining", message=message)
+
+
+def test_a_report_replaces_what_was_there_and_leaves_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("x" * 5000)
+    write_report(path, a_report("reason"))
+    assert decode_report(path.read_text(), make_request().identity).message == "reason"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_message_that_is_too_long_in_bytes_is_shortened(tmp_path: Path) -> None:
+    write_report(tmp_path / "report.json", a_report("é" * 500))
+    report = decode_report((tmp_path / "report.json").read_text(), make_request().identity)
+    assert set(report.message) == {"é"}
+
+
+def test_a_report_for_a_folder_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="nowhere"):
+        write_report(tmp_path / "nowhere" / "report.json", a_report())
+
+
+@pytest.mark.parametrize("name", ["tensor", "expert", "data", "expert_data", "pipeline"])
+@pytest.mark.parametrize(("tensor", "pipeline", "expert"), [(1, 1, 1), (2, 2, 2), (4, 1, 8), (1, 8, 1), (2, 2, 4)])
+def test_every_rank_is_in_exactly_one_group_of_a_kind(tensor: int, pipeline: int, expert: int, name: str) -> None:
+    groups = Layout(16, tensor, pipeline, expert).group_ranks(name)
+    assert sorted(rank for group in groups for rank in group) == list(range(16))
+    assert len({len(group) for group in groups}) == 1
+
+
+def test_groups_follow_megatrons_rank_order() -> None:
+    layout = Layout(8, tensor=2, pipeline=2, expert=2)
+    assert layout.group_ranks("tensor")[0] == [0, 1]
+    assert layout.group_ranks("data")[0] == [0, 2]
+    assert layout.group_ranks("pipeline")[0] == [0, 4]
+    assert layout.group_ranks("expert_data")[0] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "rank", "stages"),
+    [
+        ({"pipeline_parallel_size": 2}, 1, [(1, [4, 5, 6, 7])]),
+        ({"pipeline_parallel_size": 2, "pipeline_layout": "5,3"}, 1, [(1, [5, 6, 7])]),
+        (
+            {
+                "pipeline_parallel_size": 2,
+                "virtual_pipeline_parallel_size": 2,
+                "pipeline_schedule": "interleaved-1f1b",
+            },
+            0,
+            [(0, [0, 1]), (2, [4, 5])],
+        ),
+        (
+            {"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 2, "pipeline_schedule": "zero-bubble-v"},
+            0,
+            [(0, [0, 1]), (3, [6, 7])],
+        ),
+    ],
+    ids=["1f1b", "uneven", "interleaved", "v-shaped"],
+)
+def test_a_rank_holds_the_layers_of_its_virtual_stages(
+    options: dict[str, object], rank: int, stages: list[tuple[int, list[int]]]
+) -> None:
+    assert stages_of_rank(TrainingConfig.parse(options), 8, rank) == stages
+
+
+@pytest.mark.parametrize(
+    ("node_processes", "outside"),
+    [(8, ()), (4, ("pipeline",)), (2, ("data", "pipeline")), (1, ("tensor", "data", "pipeline"))],
+)
+def test_groups_that_reach_beyond_the_node_are_modelled(node_processes: int, outside: tuple[str, ...]) -> None:
+    request = make_request(
+        world=8,
+        request={"processes_per_node": node_processes},
+        tensor_parallel_size=2,
+        pipeline_parallel_size=2,
+    )
+    assert modelled_groups(request, places(request, {}, "")[0]) == outside
+
+
+def test_ranks_count_through_the_nodes() -> None:
+    request = make_request(world=4, request={"nodes": 2, "processes_per_node": 2})
+    assert [place.rank for place in places(request, {"NODE_RANK": "1"}, "")] == [2, 3]
+    assert [place.rank for place in places(request, {"JOB_COMPLETION_INDEX": "0"}, "")] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("policy", "units"),
+    [
+        (RecomputePolicy(), [(4, False)]),
+        (RecomputePolicy("full"), [(1, True)] * 4),
+        (RecomputePolicy("full", num_layers=3), [(3, True), (1, True)]),
+        (RecomputePolicy("full", method="block", num_layers=1), [(1, True), (3, False)]),
+        (RecomputePolicy("full", method="block", num_layers=9), [(1, True)] * 4 + [(0, False)]),
+    ],
+)
+def test_full_recomputation_groups_layers(policy: RecomputePolicy, units: list[tuple[int, bool]]) -> None:
+    assert policy._units(4) == units
+
+
+def test_a_preset_of_another_vendor_is_a_device_mismatch() -> None:
+    expected = ExpectedDevice(preset="mi355x", vendor="amd", architecture="no-such", count=1)
+    with pytest.raises(TrialFailure) as failure:
+        select_device(expected, 0)
+    assert failure.value.failure == "DeviceMismatch"
