@@ -30,3 +30,7 @@ def _explain_missing(error: ModuleNotFoundError, extra: str) -> NoReturn:
     if (error.name or "").split(".")[0] == "tunewright":
         raise error
     sys.exit(f"tunewright: the module {error.name!r} is missing: pip install 'tunewright[{extra}]'")
+
+
+if __name__ == "__main__":
+    main()

@@ -18,9 +18,12 @@ from tests.support.kube_documents import a_tuning_run
 from tests.support.operator_process import OperatorProcess
 from tests.support.stand_in_kubelet import StandInKubelet, add_gpu_node
 from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, NODES, TUNING_RUNS, KubeClient
+from tunewright.adapters.kube.export import exported_ledger
 from tunewright.adapters.kube.ledger import read_shards, shards_text
 from tunewright.adapters.kube.names import RunReference
+from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.planner.records import without_timings
+from tunewright.planner.replay import replay
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tuningrun.yaml"
 Document = dict[str, Any]
@@ -125,9 +128,28 @@ async def test_a_run_goes_from_apply_to_measured_results(
         assert {"Sweeping", "Validating", "Succeeded"} <= set(reasons)
         result = await client.find(CONFIG_MAPS, namespace, "tiny-result")
         assert result is not None
-        assert {"result.json", "best.primus.yaml", "best.megatron.args"} <= set(result["data"])
+        assert {"result.json", "best-primus.yaml", "best-megatron.args"} <= set(result["data"])
+        ledger = await exported_ledger(namespace, "tiny", str(control_plane.kubeconfig))
+        assert replay(decode_lines(ledger, "export")) is None
         columns = control_plane.kubectl("get", "tuningruns", "-n", namespace)
         assert columns.splitlines()[1].split()[:2] == ["tiny", "Succeeded"]
+
+
+async def test_a_finished_run_is_not_written_again(
+    control_plane: Cluster, namespace: str, operator: OperatorProcess
+) -> None:
+    run = apply_run(control_plane, namespace, example())
+    async with kube_client(control_plane) as client, gpu_node(client, namespace) as node:
+        with operator:
+            async with kubelet_of(client, namespace, node):
+                await wait_for(client, run, is_finished, operator)
+            operator.stop()
+            before = (await client.find(TUNING_RUNS, namespace, "tiny") or {})["metadata"]["resourceVersion"]
+            operator.start()
+            later = apply_run(control_plane, namespace, a_tuning_run("later", baseline={"tensorParallelSize": 3}))
+            await wait_for(client, later, lambda status: bool(status), operator)
+            after = (await client.find(TUNING_RUNS, namespace, "tiny") or {})["metadata"]["resourceVersion"]
+    assert after == before
 
 
 async def undisturbed(control_plane: Cluster, namespace: str, operator: OperatorProcess) -> tuple[list[object], int]:

@@ -55,6 +55,6 @@ def time_cases(device: torch.device, cases: Sequence[Case], steps: int) -> None:
     once = [sum(case.sample(device) for case in cases) for _ in range(WARM_UP)]
     for case in cases:
         case.forget()
-    for _ in range(repetitions(steps, min(once), 0.4 * len(cases), 25)):
+    for _ in range(repetitions(steps, min(once), 0.15 * len(cases), 20)):
         for case in cases:
             case.sample(device)

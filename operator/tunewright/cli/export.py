@@ -4,9 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tunewright.adapters.kube.client import connected
-from tunewright.adapters.kube.ledger import read_shards, shards_text
-from tunewright.adapters.kube.names import RunReference
+from tunewright.adapters.kube.export import exported_ledger
 from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.cli.console import messages
 from tunewright.errors import InvalidInput, TuningError
@@ -17,9 +15,8 @@ def run_export_ledger(name: str, out: Path | None) -> None:
     namespace, separator, run = name.partition("/")
     if not (namespace and separator and run):
         raise InvalidInput.of("NAMESPACE/NAME", name, "must be a namespace and a name, such as default/quickstart")
-    text = asyncio.run(_ledger_text(RunReference(namespace=namespace, name=run, uid="")))
-    if not decode_lines(text, name):
-        raise InvalidInput.of("NAMESPACE/NAME", name, "has no ledger: check the name, or wait until it is accepted")
+    text = asyncio.run(exported_ledger(namespace, run))
+    decode_lines(text, name)
     if out is None:
         sys.stdout.write(text)
         return
@@ -28,8 +25,3 @@ def run_export_ledger(name: str, out: Path | None) -> None:
     except OSError as error:
         raise TuningError(f"{out}: cannot be written: {error.strerror}") from None
     messages.print(f"wrote {out}", soft_wrap=True)
-
-
-async def _ledger_text(run: RunReference) -> str:
-    async with connected() as client:
-        return shards_text(await read_shards(client, run))

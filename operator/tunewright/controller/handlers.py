@@ -62,6 +62,7 @@ def _enqueue(namespace: str | None, name: str | None) -> None:
 
 def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
     """Set what kopf's defaults leave open: bounded waits, no scanning where rights are missing, our own names."""
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # a line for each event says nothing
     settings.peering.standalone = True
     # In cluster mode scanning lets kopf survive a CRD that is removed and added again; without cluster-wide rights it
     # would start blind for a minute.

@@ -3,10 +3,11 @@
 Level-based: everything is derived from the object, the ledger and the Jobs, so a pass may be repeated at any time.
 """
 
+import logging
 from typing import Any
 
 from tunewright.adapters.kube.client import CONFIG_MAPS, TUNING_RUNS, KubeClient
-from tunewright.adapters.kube.events import post
+from tunewright.adapters.kube.events import post, transition_event
 from tunewright.adapters.kube.inventory import Capacity, find_capacity
 from tunewright.adapters.kube.manifests import result_config_map
 from tunewright.adapters.kube.merge_patch import merge_patch
@@ -18,9 +19,20 @@ from tunewright.adapters.kube.transitions import transitions
 from tunewright.controller.live_run import LiveRun
 from tunewright.controller.wiring import Wiring
 from tunewright.engine.step import step
-from tunewright.errors import CatalogError, ClusterError, Conflict, DoesNotFit, IllegalConfig, InvalidInput, LedgerError
+from tunewright.errors import (
+    CatalogError,
+    ClusterError,
+    Conflict,
+    DoesNotFit,
+    Forbidden,
+    IllegalConfig,
+    InvalidInput,
+    LedgerError,
+)
 
 Document = dict[str, Any]
+
+_log = logging.getLogger(__name__)
 
 MAX_STEPS = 50
 """Steps in one pass: a run that always has something to do must not starve the others."""
@@ -77,7 +89,7 @@ class Reconciler:
             return None
         capacity = await self._capacity(live)
         is_waiting = capacity is not None and capacity.available is False and _requires_capacity(live)
-        more = False if is_waiting else await self._step(live)
+        more = False if is_waiting else await self._step(live, now)
         view = await live.view(capacity)
         if view.summary.finish_reason is not None:
             await self._store_results(live, view)
@@ -110,11 +122,15 @@ class Reconciler:
             return None
         return await find_capacity(self._client, live.accepted.pod_options, nodes_needed=1)
 
-    async def _step(self, live: LiveRun) -> bool:
+    async def _step(self, live: LiveRun, now: str) -> bool:
         """Let the engine work until it rests; return whether it was stopped before that."""
-        for _ in range(MAX_STEPS):
-            if not await step(live.handle, live.accepted.settings, suspended=live.is_suspended):
-                return False
+        try:
+            for _ in range(MAX_STEPS):
+                if not await step(live.handle, live.accepted.settings, suspended=live.is_suspended):
+                    return False
+        except (Conflict, Forbidden) as error:
+            await post(self._client, transition_event(live.reference, "Refused", str(error), warning=True, at=now))
+            raise
         return True
 
     async def _store_results(self, live: LiveRun, view: RunView) -> None:
@@ -136,6 +152,8 @@ class Reconciler:
         if not patch:
             return
         await self._client.patch(TUNING_RUNS, run.namespace, run.name, {"status": patch}, subresource="status")
+        if before.get("state") != status["state"]:
+            _log.info("%s: %s: %s", run.key, status["state"], status["answer"])
         for event in transitions(run, before, status, self._wiring.clock.now()):
             await post(self._client, event)
 

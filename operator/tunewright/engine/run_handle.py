@@ -27,7 +27,8 @@ class RunHandle:
     state: RunState = field(default_factory=RunState)
     asked: dict[int, asyncio.Task[Advice]] = field(default_factory=dict)
     """Calls to the advisor that this process made, by round. A round that is asked but not here was lost."""
-    _space: Space | None = None
+    built_space: Space | None = None
+    """The search space, when somebody has it already."""
 
     async def open(self, header: Header) -> None:
         """Read the ledger, or start it with `header`. This handle is its only writer from then on.
@@ -65,9 +66,9 @@ class RunHandle:
 
     async def space(self) -> Space:
         """Return the search space, built once, in a thread."""
-        if self._space is None:
-            self._space = await asyncio.to_thread(build_space, self.header.problem, self.header.settings)
-        return self._space
+        if self.built_space is None:
+            self.built_space = await asyncio.to_thread(build_space, self.header.problem, self.header.settings)
+        return self.built_space
 
     async def close(self) -> None:
         """Abandon calls to the advisor that are still open."""

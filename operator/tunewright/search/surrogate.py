@@ -20,6 +20,8 @@ SIGNALS = (0.05, 0.1, 0.2, 0.4)
 LENGTHS = (0.25, 0.5, 1.0, 2.0)
 """Candidates for the length scale of synergies, in feature units: rows that differ in every axis are about 1.4 apart."""
 DEFAULT_SIGNAL, DEFAULT_LENGTH = 0.2, 0.5
+COMMON_SHARE = 0.5
+"""Error that all rows have in common, as a share of the signal."""
 ADDITIVE_SHARE = 0.7
 """Part of the error's variance that each axis is expected to add on its own; the rest is for their synergies."""
 NOISE = 0.01
@@ -166,7 +168,7 @@ def _process(features: FloatArray, residuals: FloatArray, signal: float, length:
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern
 
-    additive = ConstantKernel(ADDITIVE_SHARE * signal**2) * DotProduct(sigma_0=0.0)
+    additive = ConstantKernel(ADDITIVE_SHARE * signal**2) * DotProduct(sigma_0=COMMON_SHARE)
     synergies = ConstantKernel((1 - ADDITIVE_SHARE) * signal**2) * Matern(length, nu=2.5)
     kernel = additive + synergies
     regressor = GaussianProcessRegressor(kernel, alpha=NOISE**2, optimizer=None)

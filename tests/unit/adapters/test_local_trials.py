@@ -11,7 +11,7 @@ from tunewright.adapters.trials.local import LocalTrials, environment_of, on_one
 from tunewright.adapters.trials.probe import FIELDS, probe_cpu
 from tunewright.domain.hardware import Accelerator
 from tunewright.errors import TuningError
-from tunewright.ports import TrialObservation
+from tunewright.ports import TrialObservation, Trials
 from tunewright.trial_protocol.report import FailureClass
 from tunewright.trial_protocol.request import ExpectedDevice, TrialRequest
 
@@ -49,7 +49,7 @@ async def make_trials(tmp_path: Path) -> AsyncIterator[MakeTrials]:
         await trials.close()
 
 
-async def finished(trials: LocalTrials) -> list[TrialObservation]:
+async def finished(trials: Trials) -> list[TrialObservation]:
     while True:
         observations = list(await trials.observe())
         if all(one.state == "finished" for one in observations):
@@ -133,7 +133,7 @@ async def test_stopping_ends_one_attempt_and_keeps_the_others(make_trials: MakeT
     await trials.stop("t0009", 1)
     first, second = await trials.observe()
     assert (first.state, first.failure) == ("finished", "Cancelled")
-    assert second.state == "running"
+    assert (second.state, second.failure, second.message) == ("running", None, "")
 
 
 async def test_a_folder_that_cannot_be_made_is_a_tuning_error(tmp_path: Path) -> None:

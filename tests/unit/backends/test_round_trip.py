@@ -15,7 +15,9 @@ CONFIGS = {
     "interleaved": TrainingConfig(
         pipeline_parallel_size=4, virtual_pipeline_parallel_size=2, pipeline_schedule="interleaved-1f1b"
     ),
-    "full recomputation": TrainingConfig(recompute_granularity="full", recompute_method="block", recompute_num_layers=2),
+    "full recomputation": TrainingConfig(
+        recompute_granularity="full", recompute_method="block", recompute_num_layers=2
+    ),
     "selective recomputation": TrainingConfig(
         recompute_granularity="selective", recompute_modules=("layernorm", "moe_act")
     ),

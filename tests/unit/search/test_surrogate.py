@@ -10,7 +10,7 @@ from tunewright.search.surrogate import MOST_OBSERVATIONS, Observation, Surrogat
 
 
 def hidden_truth(space: Space) -> FloatArray:
-    """The estimate, but the model is 25 % too optimistic about one pipeline rank and 10 % too pessimistic about TP 2."""
+    """The model is 25 % too optimistic about one pipeline rank and 10 % too pessimistic about TP 2."""
     wrong = np.where(space.batch.pipeline_parallel_size == 1, -0.25, 0.0)
     wrong += np.where(space.batch.tensor_parallel_size == 2, 0.10, 0.0)
     return space.tokens_per_second_per_gpu * np.exp(wrong)

@@ -8,7 +8,14 @@ import torch
 from tests.unit.trial.requests import make_request
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.trial_protocol.codec import decode_report
-from tunewright.trial_protocol.report import FailureClass, TrialReport
+from tunewright.trial_protocol.report import (
+    CollectiveTiming,
+    DeviceFacts,
+    FailureClass,
+    LayerTiming,
+    Profile,
+    TrialReport,
+)
 from tunewright.trial_protocol.request import ExpectedDevice
 from tunewright_trial.device import select_device
 from tunewright_trial.failures import TrialFailure, classify, unsupported
@@ -98,6 +105,33 @@ def test_a_message_that_is_too_long_in_bytes_is_shortened(tmp_path: Path) -> Non
     write_report(tmp_path / "report.json", a_report("é" * 500))
     report = decode_report((tmp_path / "report.json").read_text(), make_request().identity)
     assert set(report.message) == {"é"}
+
+
+def test_the_fullest_profile_fits_into_a_report(tmp_path: Path) -> None:
+    times = median_timing([0.0123456789, 0.0234567891, 0.0345678912])
+    layer = LayerTiming(forward=times, backward_input=times, backward_weight=times)
+    collective = CollectiveTiming(operation="reduce-scatter", ranks=128, bytes=2**28, timing=times)
+    report = TrialReport(
+        identity=make_request().identity.model_copy(update={"run_uid": "u" * 64}),
+        profile=Profile(
+            dense_layer=layer,
+            moe_layer=layer,
+            embedding=layer,
+            head=layer,
+            optimizer_seconds_per_parameter=1.2345e-11,
+            collectives=(collective,) * 8,
+            launch_overhead_seconds=1.2345e-06,
+            saved_bytes_per_layer={"dense": 2**34, "moe": 2**34},
+            peak_memory_bytes=2**38,
+            modelled_groups=("tensor", "expert", "data", "expert data", "pipeline"),
+        ),
+        device=DeviceFacts(
+            name="n" * 80, architecture="a" * 40, count=8, memory_bytes=2**38, host="h" * 80, torch_version="t" * 40
+        ),
+        wall_seconds=123.456,
+    )
+    write_report(tmp_path / "report.json", report)
+    assert decode_report((tmp_path / "report.json").read_text(), report.identity) == report
 
 
 def test_a_report_for_a_folder_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:

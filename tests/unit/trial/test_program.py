@@ -57,6 +57,14 @@ def alive(process: int) -> bool:
         return False
 
 
+def survivors(family: list[int]) -> list[int]:
+    """Return who is still alive after a while: the fork server needs a moment to notice that it is not needed."""
+    limit = time.monotonic() + 30
+    while (left := [member for member in family if alive(member)]) and time.monotonic() < limit:
+        os.sched_yield()
+    return left
+
+
 def test_a_profile_has_every_number_of_a_dense_candidate(tmp_path: Path) -> None:
     code, report = run_program(make_request(world=2, tensor_parallel_size=2), tmp_path)
     assert code == 0
@@ -172,7 +180,7 @@ def test_sigterm_leaves_a_report_and_no_process(tmp_path: Path) -> None:
     assert process.returncode == 3
     report = decode_report((tmp_path / "report.json").read_text(), request.identity)
     assert (report.failure, report.message) == ("Preempted", "interrupted by SIGTERM")
-    assert not [member for member in family if alive(member)]
+    assert survivors(family) == []
 
 
 def test_the_end_of_standard_input_ends_everything(tmp_path: Path) -> None:
@@ -181,7 +189,7 @@ def test_the_end_of_standard_input_ends_everything(tmp_path: Path) -> None:
     finish(process)  # closes its standard input
     assert process.returncode == 3
     assert decode_report((tmp_path / "report.json").read_text(), request.identity).failure == "Cancelled"
-    assert not [member for member in family if alive(member)]
+    assert survivors(family) == []
 
 
 def test_no_rank_survives_a_killed_program(tmp_path: Path) -> None:
@@ -189,10 +197,7 @@ def test_no_rank_survives_a_killed_program(tmp_path: Path) -> None:
     family = descendants(process.pid)
     process.kill()
     finish(process)
-    limit = time.monotonic() + 30
-    while any(alive(member) for member in family) and time.monotonic() < limit:
-        os.sched_yield()
-    assert not [member for member in family if alive(member)]
+    assert survivors(family) == []
 
 
 def test_a_killed_rank_is_named_in_the_report(tmp_path: Path) -> None:
@@ -206,7 +211,7 @@ def test_a_killed_rank_is_named_in_the_report(tmp_path: Path) -> None:
     assert report.failure == "HostOOMKilled"
     assert "rank 1" in report.message
     finish(process)
-    assert not [member for member in family if alive(member)]
+    assert survivors(family) == []
 
 
 def test_the_supervisor_does_without_torch() -> None:

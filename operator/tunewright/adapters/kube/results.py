@@ -2,19 +2,14 @@
 
 import json
 
-from tunewright.backends import megatron, primus
+from tunewright.backends import RENDERERS
 from tunewright.domain.problem import TuningProblem
 from tunewright.planner.summary import Summary
-
-RESULT_FILE = "result.json"
-PRIMUS_FILE = "best.primus.yaml"
-MEGATRON_FILE = "best.megatron.args"
 
 
 def result_files(problem: TuningProblem, summary: Summary) -> dict[str, str]:
     """Return the summary, and the best configuration in the words of each launcher if there is one."""
-    files = {RESULT_FILE: json.dumps(summary.to_json(), indent=1, sort_keys=True) + "\n"}
+    files = {"result.json": json.dumps(summary.to_json(), indent=1) + "\n"}
     if summary.winner is not None:
-        files[PRIMUS_FILE] = primus.render(problem, summary.winner)
-        files[MEGATRON_FILE] = megatron.render(problem, summary.winner)
+        files |= {name: render(problem, summary.winner) for name, render in RENDERERS.items()}
     return files

@@ -125,7 +125,7 @@ def _update(attempt: _Attempt) -> None:
     if process is None:
         return
     late = time.monotonic() - attempt.started > attempt.request.deadline_seconds + GRACE_SECONDS
-    if process.poll() is None:
+    if not _has_ended(process):
         if late:
             _kill(process)
             _conclude(attempt, failure="Timeout", message="the trial program did not end by itself and was killed")
@@ -177,6 +177,13 @@ def _said(attempt: _Attempt, error: Exception) -> str:
     except OSError:
         return str(error)
     return lines[-1][-_LOG_TAIL:] if lines else str(error)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Return whether the program ended, without collecting it: until `_kill` has, its number is nobody else's."""
+    if process.returncode is not None or not hasattr(os, "waitid"):
+        return process.poll() is not None
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
