@@ -127,7 +127,7 @@ def test_a_bad_object_is_refused_with_field_value_and_remedy(control_plane: Clus
         assert part in message
 
 
-CHANGES = {
+CHANGES: dict[str, dict[str, Any]] = {
     "workload": {"workload": {**a_tuning_run()["spec"]["workload"], "sequenceLength": 256}},
     "cluster": {"cluster": {"nodes": 2, "accelerator": {"preset": "mi355x"}}},
     "baseline": {"baseline": {"microBatchSize": 2}},

@@ -22,6 +22,7 @@ from tunewright.adapters.kube.spec.trial import PodSpec
 from tunewright.adapters.kube.trials import KubeTrials
 from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.errors import Conflict, Forbidden, LedgerError
+from tunewright.planner.records import Record
 from tunewright.ports import TrialObservation
 from tunewright.trial_protocol.request import TrialRequest
 
@@ -53,7 +54,7 @@ async def test_records_survive_and_full_shards_are_sealed(
     control_plane: Cluster, run: RunReference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_module, "LIVE_SHARD_BYTES", 4096)
-    records = [a_header(run_uid=run.uid), *(an_advice(number) for number in range(1, 40))]
+    records: list[Record] = [a_header(run_uid=run.uid), *(an_advice(number) for number in range(1, 40))]
     async with kube_client(control_plane) as client:
         ledger = a_ledger(client, run)
         assert await ledger.read() == []
@@ -152,6 +153,15 @@ async def test_a_foreign_job_under_our_name_is_not_touched(control_plane: Cluste
         with pytest.raises(Conflict, match="is not ours"):
             await trials_of(client, run).start(request)
         assert await trials_of(client, run).observe() == []
+
+
+async def test_a_job_with_changed_labels_says_nothing(control_plane: Cluster, run: RunReference) -> None:
+    async with kube_client(control_plane) as client:
+        trials, request = trials_of(client, run), request_of(run)
+        await trials.start(request)
+        name = trial_job_name(run, request.identity)
+        await client.patch(JOBS, run.namespace, name, {"metadata": {"labels": {"tunewright.dev/attempt": "one"}}})
+        assert await trials.observe() == []
 
 
 async def test_stopping_leaves_a_verdict_and_no_pod(control_plane: Cluster, run: RunReference) -> None:

@@ -1,23 +1,19 @@
 """The operator as a process against a real control plane; Pods are answered by a stand-in, so no node is needed."""
 
 import asyncio
-import contextlib
 import json
 import urllib.request
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.support.cluster.cluster import Cluster
 from tests.support.kube_cluster import apply_run, install_crd, kube_client
 from tests.support.kube_documents import a_tuning_run
 from tests.support.operator_process import OperatorProcess
-from tests.support.stand_in_kubelet import StandInKubelet, add_gpu_node
-from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, NODES, TUNING_RUNS, KubeClient
+from tests.support.operator_runs import condition, example, gpu_node, is_finished, kubelet_of, wait_for
+from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, TUNING_RUNS, KubeClient
 from tunewright.adapters.kube.export import exported_ledger
 from tunewright.adapters.kube.ledger import read_shards, shards_text
 from tunewright.adapters.kube.names import RunReference
@@ -25,7 +21,6 @@ from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.planner.records import without_timings
 from tunewright.planner.replay import replay
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "tuningrun.yaml"
 Document = dict[str, Any]
 
 
@@ -37,60 +32,6 @@ def crd(control_plane: Cluster) -> None:
 @pytest.fixture
 def operator(control_plane: Cluster, namespace: str, tmp_path: Path) -> OperatorProcess:
     return OperatorProcess(control_plane, namespace, tmp_path / "operator.log")
-
-
-def example(**spec: Any) -> Document:
-    document: Document = yaml.safe_load(EXAMPLE.read_text())
-    document["spec"] |= spec
-    return document
-
-
-@asynccontextmanager
-async def gpu_node(client: KubeClient, namespace: str) -> AsyncIterator[str]:
-    """A node of this test's own; gone afterwards, so that its Pods are collected."""
-    name = f"gpu-{namespace}"
-    await add_gpu_node(client, name)
-    try:
-        yield name
-    finally:
-        await client.delete(NODES, "", name)
-
-
-@asynccontextmanager
-async def kubelet_of(client: KubeClient, namespace: str, node: str) -> AsyncIterator[StandInKubelet]:
-    kubelet = StandInKubelet(client, namespace, node=node)
-    task = asyncio.create_task(kubelet.run())
-    try:
-        yield kubelet
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-async def wait_for(
-    client: KubeClient, run: RunReference, wanted: Callable[[Document], bool], operator: OperatorProcess
-) -> Document:
-    """Return the run as soon as its status is as wanted; the operator is started again when it ends, as by a kubelet."""
-    for _ in range(900):
-        document = await client.find(TUNING_RUNS, run.namespace, run.name)
-        if document is not None and wanted(document.get("status") or {}):
-            return document
-        if not operator.is_running:
-            operator.start()
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"not within 90 s: {json.dumps(document, indent=1)}\n{operator.log.read_text()[-4000:]}")
-
-
-def condition(status: Document, name: str) -> Document:
-    found: Document = next(
-        (item for item in status.get("conditions", ()) if item["type"] == name), {"status": "Unknown"}
-    )
-    return found
-
-
-def is_finished(status: Document) -> bool:
-    return condition(status, "Finished")["status"] == "True"
 
 
 async def ledger_of(client: KubeClient, run: RunReference) -> list[object]:

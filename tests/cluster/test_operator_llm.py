@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.test_operator import condition, example, gpu_node, is_finished, kubelet_of, wait_for
 from tests.support.cluster.cluster import Cluster
 from tests.support.kube_cluster import apply_run, install_crd, kube_client
 from tests.support.openai_server import proposals, serving
 from tests.support.operator_process import OperatorProcess
+from tests.support.operator_runs import condition, example, gpu_node, is_finished, kubelet_of, wait_for
 from tunewright.adapters.kube.ledger import read_shards, shards_text
 
 KEY = "sk-a-key-that-must-not-leak"

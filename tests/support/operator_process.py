@@ -13,15 +13,15 @@ from tests.support.cluster.ports import free_ports
 
 
 class OperatorProcess:
-    """`kopf run -m tunewright.controller` for one namespace, logging to `log`."""
+    """`kopf run -m tunewright.controller` for one namespace, logging to `log`; `kubeconfig` says with whose rights."""
 
-    def __init__(self, cluster: Cluster, namespace: str, log: Path) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, log: Path, kubeconfig: Path | None = None) -> None:
         self.log = log
         self.probe_port = free_ports(1)[0]
         self._namespace = namespace
         self._environment = {
             **os.environ,
-            "KUBECONFIG": str(cluster.kubeconfig),
+            "KUBECONFIG": str(kubeconfig or cluster.kubeconfig),
             "TUNEWRIGHT_NAMESPACED": "true",
             "TUNEWRIGHT_PROBE_PORT": str(self.probe_port),
             "TUNEWRIGHT_TRIAL_IMAGE": "registry.example.com/trial:test",

@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 
-from tunewright_trial.timing import repetitions, synchronize, time_call
+from tunewright_trial.timing import Stretch, repetitions, synchronize, time_work
 
 WARM_UP = 2
 
@@ -41,10 +41,15 @@ class Case:
         for samples in (self.forward, self.inputs_only, self.whole_backward):
             samples.clear()
 
+    def stretch(self, factor: float) -> None:
+        """Lengthen all samples by what the whole of them waited."""
+        for samples in (self.forward, self.inputs_only, self.whole_backward):
+            samples[:] = [sample * factor for sample in samples]
+
     def _backward(self, device: torch.device, targets: Sequence[torch.Tensor], samples: list[float]) -> float:
         synchronize(device)
-        forward, result = time_call(device, self.run)
-        backward, _ = time_call(device, partial(torch.autograd.grad, result, targets, torch.ones_like(result)))
+        forward, result = time_work(device, self.run)
+        backward, _ = time_work(device, partial(torch.autograd.grad, result, targets, torch.ones_like(result)))
         self.forward.append(forward)
         samples.append(backward)
         return forward + backward
@@ -55,6 +60,9 @@ def time_cases(device: torch.device, cases: Sequence[Case], steps: int) -> None:
     once = [sum(case.sample(device) for case in cases) for _ in range(WARM_UP)]
     for case in cases:
         case.forget()
-    for _ in range(repetitions(steps, min(once), 0.15 * len(cases), 20)):
-        for case in cases:
-            case.sample(device)
+    with Stretch(device) as stretch:
+        for _ in range(repetitions(steps, min(once), 0.1 * len(cases), 20)):
+            for case in cases:
+                case.sample(device)
+    for case in cases:
+        case.stretch(stretch.factor)

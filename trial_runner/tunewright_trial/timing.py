@@ -32,6 +32,39 @@ def time_call(device: torch.device, function: Callable[[], Result]) -> tuple[flo
     return float(begin.elapsed_time(end)) / 1e3, result
 
 
+def time_work(device: torch.device, function: Callable[[], Result]) -> tuple[float, Result]:
+    """Like `time_call` for computation alone: on the CPU, seconds of this thread without those when others ran.
+
+    A pass of a millisecond is either interrupted by another rank of the node or not, so that wall times of single
+    passes have two values; `Stretch` adds the waiting back, averaged.
+    """
+    if device.type == "cuda":
+        return time_call(device, function)
+    start = time.thread_time()
+    result = function()
+    return time.thread_time() - start, result
+
+
+class Stretch:
+    """How much longer than its own work this thread took, because ranks share cores: wall over CPU seconds.
+
+    Use as a context around the work; `factor` is at least 1, and 1 on GPUs.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.factor = 1.0
+        self._shared = device.type != "cuda"
+
+    def __enter__(self) -> "Stretch":
+        self._wall, self._own = time.perf_counter(), time.thread_time()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        wall, own = time.perf_counter() - self._wall, time.thread_time() - self._own
+        if self._shared and own > 0:
+            self.factor = max(wall / own, 1.0)
+
+
 def median_timing(samples: Sequence[float]) -> Timing:
     """Return the median of `samples` in seconds, with half the interquartile range over the median as spread."""
     median = statistics.median(samples)

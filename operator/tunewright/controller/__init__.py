@@ -16,4 +16,5 @@ __all__ = ["handlers", "run"]
 def run(namespaces: Sequence[str] = ()) -> None:
     """Serve the given namespaces, or the whole cluster, until a signal comes."""
     os.environ["TUNEWRIGHT_NAMESPACED"] = "true" if namespaces else "false"
+    kopf.configure(log_format=kopf.LogFormat.FULL)
     kopf.run(clusterwide=not namespaces, namespaces=list(namespaces), standalone=True)

@@ -51,7 +51,7 @@ class Wiring:
         ledger = ConfigMapLedger(self._client, run, decode_lines)
         trials = KubeTrials(self._client, run, accepted.pod_options, self.clock)
         advisor = self._advisor(run, accepted)
-        handle = RunHandle(ledger=ledger, trials=trials, clock=self.clock, advisor=advisor)
+        handle = RunHandle(ledger=ledger, trials=trials, clock=self.clock, advisor=advisor, built_space=accepted.space)
         live = LiveRun(run, generation, accepted, ledger, trials, handle)
         live.adopt(generation, accepted)
         await handle.open(self._header(run, accepted))

@@ -7,6 +7,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from tunewright.errors import TuningError
+
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 _log = logging.getLogger(__name__)
@@ -55,14 +57,21 @@ class WorkQueue:
     async def _attempt(self, key: str, reconcile: Reconcile) -> float | None:
         try:
             delay = await reconcile(key)
+        except TuningError as error:
+            delay = self._next_delay(key)
+            _log.warning("%s: %s: %s: again in %.0f s", key, type(error).__name__, error, delay)
+            return delay
         except Exception:
-            failures = self._failures.get(key, 0)
-            self._failures[key] = failures + 1
-            delay = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)]
+            delay = self._next_delay(key)
             _log.exception("%s: the reconcile failed, again in %.0f s", key, delay)
             return delay
         self._failures.pop(key, None)
         return delay
+
+    def _next_delay(self, key: str) -> float:
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        return RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)]
 
     def _schedule(self, key: str, delay: float | None) -> None:
         if key in self._again:

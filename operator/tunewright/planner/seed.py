@@ -5,6 +5,7 @@ axis table (`axis_table.axis_table`).
 """
 
 import math
+from functools import partial
 
 from tunewright.domain.value import camel_case
 from tunewright.planner.decisions import Origin
@@ -41,11 +42,9 @@ def sweep(turn: Turn) -> bool:
         return not turn.snapshot.state.running
     waiting = False
     for step in _open_steps(turn):
-        if _trials_used(turn) >= trials_allowed(turn.snapshot.settings):
-            break
-        outcome = turn.consider(step.config, _origin(step), lambda row: _cannot_win(turn, row))
-        if outcome == "no-budget":
-            break
+        may_start = _trials_used(turn) < trials_allowed(turn.snapshot.settings)
+        hopeless = partial(_cannot_win, turn, step.axis)
+        outcome = turn.consider(step.config, _origin(step), hopeless, may_start=may_start)
         if outcome == "no-slot":
             return False
         waiting = waiting or outcome == "waits"
@@ -56,7 +55,7 @@ def sweep_summary(turn: Turn) -> str:
     """Say why the sweep is over."""
     left = len(_open_steps(turn))
     if left:
-        return f"the sweep used its share of the trials; {left} axis values stay for the exploration"
+        return f"the sweep used its share of the budget; {left} axis values are left to the exploration"
     return "every axis value is tried or judged"
 
 
@@ -91,16 +90,26 @@ def trials_allowed(settings: PlannerSettings) -> int:
     return max(1, math.ceil(TRIALS_SHARE * settings.budget.max_trials))
 
 
-def _cannot_win(turn: Turn, row: int) -> str:
-    """Scale the estimate by what the baseline's estimate was wrong by, and leave the margin for the rest."""
-    baseline, incumbent = turn.evaluation.baseline, turn.evaluation.best_projected
-    if baseline is None or incumbent is None or baseline.projected is None or incumbent.projected is None:
+def _cannot_win(turn: Turn, axis: str, row: int) -> str:
+    """Compare with the best known value of the same axis: a value that loses alone may still win in combination.
+
+    The estimate is scaled by what the baseline's estimate was wrong by; the margin covers the rest.
+    """
+    baseline, best = turn.evaluation.baseline, _best_of_axis(turn, axis)
+    if baseline is None or not baseline.projected:
         return ""
-    estimate = float(turn.snapshot.space.tokens_per_second_per_gpu[row])
-    expected = estimate * baseline.projected / baseline.estimated
-    if expected >= (1 - PRUNING_MARGIN) * incumbent.projected:
+    expected = float(turn.snapshot.space.tokens_per_second_per_gpu[row]) * baseline.projected / baseline.estimated
+    if expected >= (1 - PRUNING_MARGIN) * best:
         return ""
     return (
-        f"estimated at {expected:.4g} tokens/s/GPU, more than {PRUNING_MARGIN:.0%} below the best projection "
-        f"({incumbent.projected:.4g}): cannot win"
+        f"estimated at {expected:.4g} tokens/s/GPU, more than {PRUNING_MARGIN:.0%} below the best value of this axis "
+        f"({best:.4g}): cannot win"
     )
+
+
+def _best_of_axis(turn: Turn, axis: str) -> float:
+    """Return the best projection among the baseline and the tried values of an axis."""
+    known = [
+        item for item in turn.evaluation.candidates if item.origin.axis == axis or item == turn.evaluation.baseline
+    ]
+    return max((item.projected or 0.0 for item in known), default=0.0)

@@ -69,9 +69,17 @@ class Turn:
         return budget.profiles_left(self.snapshot) - new > 0 and enough
 
     def consider(
-        self, config: TrainingConfig, origin: Origin, cannot_win: Callable[[int], str] | None = None
+        self,
+        config: TrainingConfig,
+        origin: Origin,
+        cannot_win: Callable[[int], str] | None = None,
+        *,
+        may_start: bool = True,
     ) -> Consideration:
-        """Judge or start one proposed configuration. `cannot_win(row)` says why it is not worth a trial, or nothing."""
+        """Judge or start one proposed configuration. `cannot_win(row)` says why it is not worth a trial, or nothing.
+
+        Without `may_start`, what would need a trial is left undecided, as if the budget did not allow it.
+        """
         if earlier := self._seen.get(config):
             return self.judge(config, "duplicate", f"already {earlier}", origin)
         row = self.snapshot.space.row_of(config)
@@ -85,6 +93,8 @@ class Turn:
             return self.judge(config, "reused", message, origin, known.name)
         if reason := self.ruled_out(row) or (cannot_win(row) if cannot_win else ""):
             return self.judge(config, "pruned", reason, origin)
+        if not may_start:
+            return "no-budget"
         return self._start_profile(row, config, origin, known)
 
     def judge(

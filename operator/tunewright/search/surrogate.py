@@ -15,10 +15,13 @@ from tunewright.domain.axes import AXES
 from tunewright.domain.config_batch import BoolArray, FloatArray, IntArray
 from tunewright.search.space import Space
 
-SIGNALS = (0.05, 0.1, 0.2, 0.4)
-"""Candidates for the standard deviation of the model's log error; published analytic models err by 4 to 20 %."""
+SIGNALS = (0.1, 0.2, 0.4)
+"""Candidates for the standard deviation of the model's log error; published analytic models err by 4 to 20 %.
+
+Not less than 0.1: a few observations that agree with the model say little about axes that they do not vary.
+"""
 LENGTHS = (0.25, 0.5, 1.0, 2.0)
-"""Candidates for the length scale of synergies, in feature units: rows that differ in every axis are about 1.4 apart."""
+"""Candidates for the length scale of synergies, in feature units: rows that differ everywhere are 1.4 apart."""
 DEFAULT_SIGNAL, DEFAULT_LENGTH = 0.2, 0.5
 COMMON_SHARE = 0.5
 """Error that all rows have in common, as a share of the signal."""

@@ -5,6 +5,7 @@ import pytest
 
 from tunewright.controller import workqueue
 from tunewright.controller.workqueue import WorkQueue
+from tunewright.errors import Transient
 
 
 class Recorder:
@@ -82,3 +83,13 @@ async def test_an_error_is_logged_and_the_key_comes_again(
         await run(queue, recorder, 4)
     assert [record.getMessage() for record in caplog.records] == ["a: the reconcile failed, again in 0 s"] * 3
     assert recorder.seen == ["a"] * 4
+
+
+async def test_an_expected_error_is_one_line(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(workqueue, "RETRY_SECONDS", (0.0,))
+    queue, recorder = WorkQueue(), Recorder(Transient("the API server is away"))
+    queue.add("a")
+    await run(queue, recorder, 2)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "a: Transient: the API server is away: again in 0 s")
+    ]

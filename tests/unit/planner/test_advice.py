@@ -1,18 +1,20 @@
 """The LLM's part: what is asked, what becomes of its proposals, and what happens without an answer."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from tests.support.builders import a_problem, an_llm, settings_of, small_space
-from tests.support.planning import Run, World
+from tests.support.planning import Run, World, hidden_effect
 from tests.support.records import AT, an_advice
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.planner.decide import decide
 from tunewright.planner.decisions import AskAdvisor, Judge, StartTrial
 from tunewright.planner.records import Advice, AdviceUsage, ProposedConfig
 from tunewright.planner.settings import Budget, ExploreSettings
+from tunewright.planner.summary import summarise
 
 USAGE = AdviceUsage(input_tokens=1000, output_tokens=200, cost_usd=0.01)
 
@@ -35,7 +37,8 @@ def a_run(advises: Callable[[AskAdvisor], Advice], **changes: object) -> Run:
         "explore": ExploreSettings(proposals_per_round=2, patience=3),
     }
     settings = settings_of(problem, **(fields | changes))
-    return Run.of(World(problem, settings, advises=advises), small_space())
+    effect = hidden_effect(7, 0.2, "tensor_parallel_size", "micro_batch_size", "recompute_granularity")
+    return Run.of(World(problem, settings, profile_factor=effect, advises=advises), small_space())
 
 
 def llm_proposals(run: Run) -> list[StartTrial | Judge]:
@@ -74,7 +77,7 @@ def test_bad_proposals_are_judged_with_a_reason(changes: dict[str, Any], verdict
 
 
 def test_a_schedule_is_completed_by_the_fields_that_follow_it() -> None:
-    run = a_run(answering({"pp": 2, "schedule": "zero-bubble-v"})).to_end()
+    run = a_run(answering({"pp": 2, "mbs": 1, "schedule": "zero-bubble-v"})).to_end()
     first = llm_proposals(run)[0]
     assert first.config is not None
     assert first.config.virtual_pipeline_parallel_size == 2
@@ -102,7 +105,7 @@ def test_a_silent_llm_is_replaced_by_the_surrogate_and_left_alone_for_a_while() 
     run = a_run(silent, explore=explore, budget=Budget(max_trials=20)).to_end()
     asked = sorted(run.state.asked)
     assert asked[:2] == [1, 2]
-    assert all(later - earlier > 3 for earlier, later in zip(asked[1:], asked[2:], strict=False))
+    assert all(later - earlier > 3 for earlier, later in pairwise(asked[1:]))
     assert any(item.origin.proposed_by == "surrogate" for item in run.state.proposals)
     assert run.finish is not None
     assert run.finish.reason == "Converged"
@@ -150,10 +153,11 @@ def test_the_surrogate_strategy_never_asks() -> None:
 
 
 def test_proposals_start_from_the_incumbent() -> None:
-    run = a_run(answering({"tp": 2, "pp": 1, "vpp": 1, "schedule": "1f1b"})).to_end()
-    best_before = TrainingConfig().micro_batch_size
-    first = llm_proposals(run)[0]
-    assert first.config is not None
-    swept = [item for item in run.state.proposals if item.origin.proposed_by == "sweep"]
-    assert swept
-    assert first.config.micro_batch_size >= best_before
+    run = a_run(answering({"pp": 2}))
+    while not llm_proposals(run):
+        assert run.step()
+    summary = summarise(run.world.problem, run.world.settings, run.space, run.state)
+    assert summary.best_projected is not None
+    incumbent = summary.best_projected.configuration
+    assert incumbent != TrainingConfig()
+    assert llm_proposals(run)[0].config == incumbent.model_copy(update={"pipeline_parallel_size": 2})

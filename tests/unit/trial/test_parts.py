@@ -25,7 +25,7 @@ from tunewright_trial.parallel.pipeline import stages_of_rank
 from tunewright_trial.profile_collectives import modelled_groups
 from tunewright_trial.report_file import write_report
 from tunewright_trial.supervisor import Finding, places, worst
-from tunewright_trial.timing import median_timing, repetitions
+from tunewright_trial.timing import Stretch, median_timing, repetitions
 
 
 def wrapped(cause: Exception) -> Exception:
@@ -80,6 +80,15 @@ def test_a_median_comes_with_half_its_interquartile_range() -> None:
 
 def test_times_have_as_many_digits_as_they_deserve() -> None:
     assert median_timing([0.000123456789]).seconds == 0.00012346
+
+
+def test_work_is_stretched_by_the_time_that_others_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    wall, own = iter([10.0, 16.0]), iter([1.0, 4.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(wall))
+    monkeypatch.setattr("time.thread_time", lambda: next(own))
+    with Stretch(torch.device("cpu")) as stretch:
+        pass
+    assert stretch.factor == 2.0
 
 
 @pytest.mark.parametrize(

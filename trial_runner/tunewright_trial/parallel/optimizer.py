@@ -114,14 +114,12 @@ class Optimizer:
     """All parameters of one rank, in buckets."""
 
     def __init__(self, module: nn.Module, tensor: Split, data: Split, expert_data: Split, sharded: bool) -> None:
-        self._tensor, self._data = tensor, data
-        self._sharded = sharded
-        groups: dict[Kind, Split] = {"split": data, "replicated": data, "expert": expert_data}
+        self._tensor, self._sharded = tensor, sharded
+        self._copies: dict[Kind, Split] = {"split": data, "replicated": data, "expert": expert_data}
         self._buckets = {
-            kind: Bucket(values, groups[kind], sharded, data.size)
+            kind: Bucket(values, self._copies[kind], sharded, data.size)
             for kind, values in buckets_of(module.parameters()).items()
         }
-        self._copies = {"split": data, "replicated": data, "expert": expert_data}
 
     def clear_gradients(self) -> None:
         """Zero all gradients."""

@@ -178,8 +178,8 @@ def _from_job(job: Document, pod: Document | None) -> Verdict | None:
         return Verdict("ResultMissing", "the Job's own deadline passed while no operator looked after it")
     if failed is not None:
         return Verdict("NodeLost", f"the Pod is gone without a report ({failed.get('reason', '')})")
-    if "Complete" in ended and pod is None:
-        return Verdict("ResultMissing", "the Pod is gone, its report was not seen")
+    if "Complete" in ended:
+        return Verdict("ResultMissing", "the Job is complete, and no report of it is to be seen")
     return None
 
 

@@ -1,13 +1,15 @@
 """Kubernetes Events for people: one for each transition, never for each pass. Called by the controller."""
 
 import hashlib
+import logging
 
 from tunewright.adapters.kube.client import EVENTS, Document, KubeClient
 from tunewright.adapters.kube.names import RunReference
 from tunewright.adapters.kube.spec.tuning_run import API_VERSION, KIND
-from tunewright.errors import Conflict
+from tunewright.errors import ClusterError, Conflict
 
 _MAX_MESSAGE = 1000
+_log = logging.getLogger(__name__)
 
 
 def transition_event(run: RunReference, reason: str, message: str, *, warning: bool, at: str) -> Document:
@@ -37,8 +39,10 @@ def transition_event(run: RunReference, reason: str, message: str, *, warning: b
 
 
 async def post(client: KubeClient, event: Document) -> None:
-    """Write an event; one that was written before is fine."""
+    """Write an event. One that was written before is fine, and one that cannot be written stops nothing."""
     try:
         await client.create(EVENTS, event["metadata"]["namespace"], event)
     except Conflict:
         return
+    except ClusterError as error:
+        _log.warning("the event %s could not be written: %s", event["reason"], error)

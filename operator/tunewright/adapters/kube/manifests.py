@@ -122,6 +122,7 @@ def _container(request: TrialRequest, options: PodOptions) -> Document:
         "env": [
             {"name": REQUEST_VARIABLE, "value": _literal(encode_request(request))},
             {"name": "HOME", "value": SCRATCH},
+            {"name": "USER", "value": "tunewright"},  # the image need not know the user id
             *(_env(variable) for variable in options.trial.env),
         ],
         "resources": _resources(options),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunewright.adapters.kube.attempts import AttemptView
-from tunewright.adapters.kube.conditions import Wanted, updated_conditions
+from tunewright.adapters.kube.conditions import PENDING, Wanted, updated_conditions
 from tunewright.adapters.kube.inventory import Capacity
 from tunewright.adapters.kube.labels import RUN
 from tunewright.adapters.kube.names import RunReference, result_name
@@ -54,7 +54,7 @@ def run_status(view: RunView, previous: Mapping[str, Any], generation: int, now:
     )
     forecast, spent = costs_documents(summary)
     document = {
-        "answer": summary.answer,
+        "answer": _answer(view),
         "observedGeneration": generation,
         "state": _state(view),
         "startTime": view.header.at,
@@ -101,6 +101,15 @@ def unreadable_ledger_status(message: str, previous: Mapping[str, Any], generati
     }
 
 
+def _answer(view: RunView) -> str:
+    """Say what is found, or what the run waits for while nothing is."""
+    if view.phase is None and view.suspended:
+        return "suspended before the first trial: set spec.suspend to false to start"
+    if view.phase is None and view.capacity is not None and view.capacity.available is False:
+        return f"waiting for nodes: {view.capacity.message}"[:1000]
+    return view.summary.answer
+
+
 def _state(view: RunView) -> str:
     return "Suspended" if view.suspended and view.summary.finish_reason is None else view.summary.state
 
@@ -109,8 +118,8 @@ def _earlier_capacity(previous: Mapping[str, Any]) -> Capacity | None:
     """Capacity is looked at only before the first trial: later passes repeat what was found."""
     answers = {"True": True, "False": False}
     for condition in previous.get("conditions", ()):
-        if condition["type"] == "CapacityAvailable" and condition["status"] in answers:
-            return Capacity(answers[condition["status"]], condition["reason"], condition["message"])
+        if condition["type"] == "CapacityAvailable" and condition["reason"] != PENDING:
+            return Capacity(answers.get(condition["status"]), condition["reason"], condition["message"])
     return None
 
 

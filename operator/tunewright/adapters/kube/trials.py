@@ -10,6 +10,7 @@ from tunewright.adapters.kube.manifests import PodOptions, trial_job
 from tunewright.adapters.kube.names import RunReference
 from tunewright.errors import Conflict, Transient
 from tunewright.ports import Clock, TrialObservation
+from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.request import TrialRequest
 
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
@@ -46,11 +47,13 @@ class KubeTrials:
         by_job: dict[str, list[Document]] = {}
         for pod in pods:
             by_job.setdefault(pod["metadata"]["labels"].get(JOB_NAME_LABEL, ""), []).append(pod)
-        ours = sorted(
-            (job for job in jobs if labels.is_owned_by(job, self._run)),
-            key=lambda job: (job["metadata"]["labels"][labels.TRIAL], int(job["metadata"]["labels"][labels.ATTEMPT])),
+        ours = [
+            (identity, job) for job in jobs if labels.is_owned_by(job, self._run) and (identity := self._identity(job))
+        ]
+        ours.sort(key=lambda pair: (pair[0].trial, pair[0].attempt))
+        self._views = tuple(
+            [await self._view(identity, job, by_job.get(job["metadata"]["name"], [])) for identity, job in ours]
         )
-        self._views = tuple([await self._view(job, by_job.get(job["metadata"]["name"], [])) for job in ours])
         return [view.observation for view in self._views]
 
     async def stop(self, trial: str, attempt: int) -> None:
@@ -70,8 +73,14 @@ class KubeTrials:
                 )
                 await self._end(view.job_name, cancelled)
 
-    async def _view(self, job: Document, pods: Sequence[Document]) -> AttemptView:
-        identity = identity_of(job, self._run.uid)
+    def _identity(self, job: Document) -> TrialIdentity | None:
+        """Return whose attempt a Job is; None where somebody changed its labels, so that nothing can be said of it."""
+        try:
+            return identity_of(job, self._run.uid)
+        except (KeyError, ValueError):
+            return None
+
+    async def _view(self, identity: TrialIdentity, job: Document, pods: Sequence[Document]) -> AttemptView:
         now = self._clock.seconds()
         view = view_attempt(job, pods, (), identity, self.options.pod, now)
         if view.to_end is not None and not pods:

@@ -16,9 +16,7 @@ def decode_lines(text: str, source: str) -> list[Record]:
     """Read every record of `text`; raise `LedgerError` naming `source` and the first bad line."""
     lines = text.split("\n")
     if lines.pop():
-        raise LedgerError(
-            f"{source}:{len(lines) + 1}: the last line is cut off; remove it"
-        )
+        raise LedgerError(f"{source}:{len(lines) + 1}: the last line is cut off; remove it")
     records = [_decode_line(line, f"{source}:{number}") for number, line in enumerate(lines, start=1)]
     if records and not isinstance(records[0], Header):
         raise LedgerError(f"{source}:1: a ledger starts with a header, this line is a {records[0].type!r}")
