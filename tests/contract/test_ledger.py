@@ -11,6 +11,7 @@ from tunewright.adapters.ledger.file import FileLedger, read_ledger
 from tunewright.adapters.ledger.lines import decode_lines, encode_lines
 from tunewright.adapters.ledger.memory import MemoryLedger
 from tunewright.errors import LedgerError
+from tunewright.planner.records import Record
 from tunewright.ports import Ledger
 
 
@@ -25,13 +26,13 @@ class LedgerContract:
         assert list(await ledger.read()) == []
 
     async def test_returns_records_in_the_order_of_writing(self, ledger: Ledger) -> None:
-        records = [a_header(), an_advice(1), an_advice(2)]
+        records: list[Record] = [a_header(), an_advice(1), an_advice(2)]
         await ledger.append(records[:1])
         await ledger.append(records[1:])
         assert list(await ledger.read()) == records
 
     async def test_keeps_text_that_is_not_ascii(self, ledger: Ledger) -> None:
-        records = [a_header(), an_advice(1, message="größer — 大\n\u2028")]
+        records: list[Record] = [a_header(), an_advice(1, message="größer — 大\n\u2028")]
         await ledger.append(records)
         assert list(await ledger.read()) == records
 
@@ -44,7 +45,7 @@ class TestMemoryLedger(LedgerContract):
 
 class TestFileLedger(LedgerContract):
     @pytest.fixture
-    async def ledger(self, tmp_path: Path) -> AsyncIterator[Ledger]:  # type: ignore[override]
+    async def ledger(self, tmp_path: Path) -> AsyncIterator[Ledger]:
         ledger = FileLedger(tmp_path / "run.jsonl")
         yield ledger
         ledger.close()
@@ -85,7 +86,7 @@ def test_the_first_bad_line_is_named(line: str, message: str) -> None:
 
 
 def test_a_ledger_without_a_header_is_refused() -> None:
-    with pytest.raises(LedgerError, match="run.jsonl:1: a ledger starts with a header"):
+    with pytest.raises(LedgerError, match=r"run\.jsonl:1: a ledger starts with a header"):
         decode_lines(encode_lines([an_advice(1)]), "run.jsonl")
 
 
@@ -93,7 +94,7 @@ def test_a_ledger_without_a_header_is_refused() -> None:
 def test_an_unreadable_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "run.jsonl"
     path.write_bytes(content)
-    with pytest.raises(LedgerError, match="run.jsonl"):
+    with pytest.raises(LedgerError, match=r"run\.jsonl"):
         read_ledger(path)
 
 

@@ -1,4 +1,4 @@
-"""The host's Python for the trials of a TuningRun, which takes claims only: volumes over host folders, bound by name."""
+"""The host's Python for the trials of a TuningRun, which takes claims only: volumes over host folders, by name."""
 
 from typing import Any
 

@@ -104,5 +104,5 @@ def test_a_yaml_that_is_no_experiment_is_refused(text: str) -> None:
 
 
 def test_a_flag_without_its_number_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="--micro-batch-size.*whole number"):
+    with pytest.raises(InvalidInput, match=r"--micro-batch-size.*whole number"):
         megatron.parse("--micro-batch-size --bf16")

@@ -6,12 +6,12 @@ import pytest
 from tests.unit.performance.builders import a_batch, a_cluster, a_dense_model, a_latent_model, a_moe_model, a_problem
 from tunewright.domain.config_batch import ConfigBatch
 from tunewright.domain.problem import TuningProblem
+from tunewright.domain.routing import token_copies
 from tunewright.performance.collectives import Collectives
 from tunewright.performance.layer_communication import (
     LayerCommunication,
     dense_layer_communication,
     moe_layer_communication,
-    token_copies,
 )
 from tunewright.performance.placement import Groups
 

@@ -31,18 +31,18 @@ GOOD = proposals({"tensor_parallel_size": 2})
 NONSENSE = completion("I am sorry, Dave.")
 
 
-def connection(server: OpenAIServer, **changes: Any) -> LLMConnection:  # noqa: ANN401
+def connection(server: OpenAIServer, **changes: Any) -> LLMConnection:
     document = {"model": "openai/scripted", "apiBase": server.api_base, "apiKey": KEY, "timeoutSeconds": 5}
     return LLMConnection.parse(document | changes)
 
 
-def request(**changes: Any) -> AdviceRequest:  # noqa: ANN401
+def request(**changes: Any) -> AdviceRequest:
     context = {"axes": AXES, "incumbent": {"tensor_parallel_size": 1}}
     fields: dict[str, Any] = {"round": 3, "proposals": 2, "max_output_tokens": 300, "context": context}
     return AdviceRequest(**(fields | changes))
 
 
-async def asked(*script: Step, calls: int = 1, **changes: Any) -> tuple[Advice, OpenAIServer]:  # noqa: ANN401
+async def asked(*script: Step, calls: int = 1, **changes: Any) -> tuple[Advice, OpenAIServer]:
     with serving(*script) as server:
         advice = await LLMAdvisor(connection(server, **changes)).ask(request(max_calls=calls))
         return advice, server
