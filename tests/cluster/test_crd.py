@@ -48,7 +48,9 @@ def test_printer_columns_and_short_name(control_plane: Cluster, namespace: str) 
         "observedGeneration": 1,
         "state": "Validating",
         "trials": {"summary": "4/8"}
-        | dict.fromkeys(["proposed", "filtered", "pruned", "reused", "running", "projected", "measured", "failed"], 0),
+        | dict.fromkeys(
+            ["proposed", "filtered", "pruned", "reused", "rejected", "running", "projected", "measured", "failed"], 0
+        ),
         "best": {
             "projected": {
                 "trial": "t0001",

@@ -86,8 +86,13 @@ def has_failed_for_good(turn: Turn, trial: Trial) -> bool:
 
 
 def may_retry(turn: Turn, trial: Trial) -> bool:
-    """Tell whether a failed trial gets another attempt."""
-    return trial.failure in RETRIED_FAILURES and len(trial.attempts) < turn.snapshot.settings.max_attempts
+    """Tell whether a failed trial gets another attempt.
+
+    One that the budget does not cover is still awaited while something runs, which may use less than it reserved.
+    """
+    if trial.failure not in RETRIED_FAILURES or len(trial.attempts) >= turn.snapshot.settings.max_attempts:
+        return False
+    return bool(turn.snapshot.state.running) or trial.start.reserved_gpu_seconds <= turn.gpu_seconds_left
 
 
 def rounds_without_improvement(turn: Turn) -> int:

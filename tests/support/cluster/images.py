@@ -17,7 +17,7 @@ from tests.support.cluster.paths import cache_root, digest_of, locked
 PAUSE_IMAGE = "localhost/tunewright-pause:test"
 BASE_IMAGE = "localhost/tunewright-base:test"
 SUITE = "bookworm"
-PACKAGES = ("ca-certificates", "python3", "python3-venv")
+PACKAGES = ("ca-certificates", "python3", "python3-pip", "python3-venv")
 # Nobody in a test reads them, and each Pod's start pays for them.
 LEFT_OUT = ("dev", "proc", "usr/share/doc", "usr/share/man", "var/cache/apt", "var/lib/apt/lists")
 SEARCH_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -238,6 +238,16 @@ def test_attempts_are_limited() -> None:
     assert run.state.trials["t0002"].failure == "NodeLost"
 
 
+def test_a_retry_that_the_budget_does_not_cover_is_not_awaited() -> None:
+    """The first attempt used half of its reservation, and the rest does not pay for a second one."""
+    budget = Budget(max_trials=1, max_gpu_hours=0.1875)
+    validation = ValidationSettings(nodes=1, top_k=0, include_baseline=False)
+    run = a_run(fails=failing("NodeLost", "t0001"), budget=budget, validation=validation).to_end()
+    assert run.finish is not None
+    assert run.finish.reason == "Failed"
+    assert len(run.state.trials["t0001"].attempts) == 1
+
+
 def test_out_of_memory_is_never_retried_and_rules_out_what_needs_more() -> None:
     run = a_run(fails=failing("DeviceOutOfMemory", "t0003"), budget=Budget(max_trials=20)).to_end()
     failed = run.state.trials["t0003"]
