@@ -10,6 +10,7 @@ from tests.support.cluster.node import Node
 from tests.support.cluster.paths import REPOSITORY
 from tests.support.cluster.waiting import wait_until
 from tests.support.helm import CHART, helm
+from tests.support.kube_cluster import install_crd
 from tunewright.planner.replay import replay
 
 DOCKERFILE = REPOSITORY / "Dockerfile"
@@ -81,6 +82,7 @@ def test_the_installed_operator_measures_a_tuning_run(node: Node, node_namespace
         "crds.enabled=false",
     ]
     settings = [part for value in values for part in ("--set", value)]
+    install_crd(node.cluster)
     helm("install", "tunewright", CHART, *kubeconfig, *settings, "--wait", "--timeout", "3m")
     try:
         apply_example(node, node_namespace, budget={"maxTrials": 2}, validation={"topK": 1, "steps": 3})

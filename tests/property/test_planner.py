@@ -75,7 +75,7 @@ def worlds(draw: st.DrawFn) -> World:
     return World(a_problem(), chosen, profile_factor=effect, measure_factor=effect, fails=fails, advises=advises)
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds())
 def test_every_run_ends_within_its_budget_and_replays(world: World) -> None:
     run = Run.of(world, small_space()).to_end()

@@ -5,6 +5,30 @@ from pydantic import Field
 from tunewright.domain.value import Value
 
 
+class Calibration(Value):
+    """What `tunewright calibrate` fitted for one accelerator: at most a dozen numbers; the rest of the model is derived.
+
+    The defaults are starting values for a device without measurements.
+    """
+
+    sustained_matmul: float = Field(0.92, gt=0, le=1.5, description="Large GEMM in a step over the best measured one.")
+    fp8_matmul: float = Field(0.88, gt=0, le=2, description="fp8 over bf16 efficiency, each against its peak.")
+    grouped_matmul: float = Field(0.85, gt=0, le=1.5, description="Grouped over plain GEMM at equal tiles.")
+    attention: float = Field(0.62, gt=0, le=1.5, description="Flash attention's forward pass over the best GEMM.")
+    host_seconds_per_layer: float = Field(
+        5e-4, ge=0, description="Host time to launch the attention half and the MLP of one layer's forward pass."
+    )
+    host_seconds_per_expert_layer: float = Field(
+        5e-4, ge=0, description="What routed experts add to it: sorting, permuting, waiting for token counts."
+    )
+    tensor_overlap: float = Field(0.5, ge=0, le=1, description="Share of tensor collectives that GEMMs hide.")
+    expert_bandwidth: float = Field(0.8, gt=0, le=1.5, description="All-to-all over the rate of other collectives.")
+    step_overhead_seconds: float = Field(0.03, ge=0, description="Data, logging, norms and barriers of one step.")
+    interval_dense: float = Field(0.15, gt=0, description="Half width of the 80 % interval of log step time, dense.")
+    interval_moe: float = Field(0.25, gt=0, description="The same for models with experts.")
+    source: str = Field("starting values, not fitted", description="The rows that fixed the numbers.")
+
+
 class Accelerator(Value):
     """One device. Peaks are dense; memory is what torch reports as total capacity."""
 
@@ -24,6 +48,7 @@ class Accelerator(Value):
     scale_up_efficiency: float = Field(0.75, gt=0, le=1)
     scale_up_is_mesh: bool = Field(False, description="Point-to-point links: n of g devices use (n-1)/(g-1) of them.")
     scale_up_domain: int = Field(8, ge=1, description="Devices that reach each other over scale-up links.")
+    calibration: Calibration = Calibration()
     sources: dict[str, str] = Field(default_factory=dict, description="Where each number comes from.")
 
 

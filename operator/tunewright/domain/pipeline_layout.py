@@ -38,6 +38,17 @@ def layers_per_rank(num_layers: int, ranks: int, chunks: int, layout: str) -> tu
     return counts
 
 
+def layers_per_stage(num_layers: int, ranks: int, chunks: int, layout: str) -> tuple[int, ...] | None:
+    """Return the layers of every virtual stage when `layout` lists P·V of them in the model's order, else None.
+
+    Launchers take such lists where embedding and loss count as layers, which leaves the outer stages shorter.
+    """
+    if chunks == 1 or layout in (EVEN_LAYOUT, SHORTER_EDGES_LAYOUT):
+        return None
+    stages = tuple(int(part) for part in layout.split(","))
+    return stages if len(stages) == ranks * chunks and sum(stages) == num_layers else None
+
+
 def _even(num_layers: int, ranks: int, chunks: int) -> tuple[int, ...] | None:
     return None if num_layers % (ranks * chunks) else (num_layers // ranks,) * ranks
 
@@ -124,14 +135,15 @@ def _table(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], bool]:
     dense = np.zeros((ranks, chunks), dtype=np.int64)
     moe = np.zeros((ranks, chunks), dtype=np.int64)
+    stages = layers_per_stage(model.num_layers, ranks, chunks, layout)
     counts = layers_per_rank(model.num_layers, ranks, chunks, layout)
-    if counts is None:
+    if stages is None and counts is None:
         return dense, moe, False
     places = [(rank, chunk) for rank in range(ranks) for chunk in range(chunks)]
     order = sorted((virtual_stage(rank, chunk, ranks, bool(v_shaped)), rank, chunk) for rank, chunk in places)
     first_layer = 0
-    for _, rank, chunk in order:
-        layers = counts[rank] // chunks
+    for stage, rank, chunk in order:
+        layers = stages[stage] if stages is not None else counts[rank] // chunks if counts is not None else 0
         dense[rank, chunk] = max(0, min(model.num_dense_layers - first_layer, layers))
         moe[rank, chunk] = layers - dense[rank, chunk]
         first_layer += layers

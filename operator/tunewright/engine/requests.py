@@ -1,8 +1,8 @@
 """Turns a recorded decision into the request of its trial. Called by `step`; pure."""
 
-from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.planner.decisions import StartTrial
+from tunewright.planner.evaluation import on_fewer_nodes
 from tunewright.planner.records import Header
 from tunewright.planner.settings import PlannerSettings
 from tunewright.trial_protocol.identity import TrialIdentity
@@ -42,12 +42,3 @@ def trial_request(
         seed=settings.random_seed,
         deadline_seconds=deadline_seconds,
     )
-
-
-def on_fewer_nodes(problem: TuningProblem, nodes: int) -> TuningProblem:
-    """Return the problem as it runs on `nodes`: the batch shrinks with the cluster, so each rank does the same."""
-    if nodes == problem.cluster.nodes:
-        return problem
-    batch = max(1, problem.global_batch_size * nodes // problem.cluster.nodes)
-    cluster = problem.cluster.model_copy(update={"nodes": nodes})
-    return problem.model_copy(update={"cluster": cluster, "global_batch_size": batch})

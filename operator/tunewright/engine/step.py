@@ -31,8 +31,7 @@ async def step(run: RunHandle, settings: PlannerSettings | None = None, *, suspe
     observed = await _observe(run)
     recorded = await _record_finished(run, observed) or await _record_advice(run)
     if run.state.finish is not None:
-        await _end_running(run, observed)
-        return recorded
+        return recorded or await _end_running(run, observed)
     if suspended:
         return recorded
     decided = await _decide(run)
@@ -131,12 +130,18 @@ async def _start_missing(run: RunHandle, observed: Observations) -> None:
         await run.trials.start(trial_request(run.header, settings, start, run.trial_deadline_seconds))
 
 
-async def _end_running(run: RunHandle, observed: Observations) -> None:
-    """End what still runs of a run that is over; the next step records it."""
+async def _end_running(run: RunHandle, observed: Observations) -> bool:
+    """End what still runs of a run that is over; the next step records it. What never started is recorded at once."""
     for trial in run.state.running:
         seen = observed.get(_key(trial))
-        if seen is not None and seen.state != "finished":
+        if seen is None:
+            name, attempt = _key(trial)
+            never = TrialObservation(name, attempt, "finished", failure="Cancelled", message="never started")
+            await run.append(_finished(never, run.clock.now()))
+            return True
+        if seen.state != "finished":
             await run.trials.stop(*_key(trial))
+    return False
 
 
 def _key(trial: Trial) -> tuple[str, int]:

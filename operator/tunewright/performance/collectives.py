@@ -24,6 +24,8 @@ class Collectives:
 
     cluster: Cluster
     measured: Sequence[CollectiveTiming] = field(default=())
+    exchange_efficiency: float = 1.0
+    """Rate of all-to-all traffic over that of other collectives."""
 
     def all_gather(self, group: Group, size_bytes: FloatArray) -> FloatArray:
         """Return the time to gather `size_bytes` on every rank."""
@@ -48,7 +50,7 @@ class Collectives:
         """Return the time in which each rank sends given bytes inside its domain and to other domains."""
         network = self.cluster.network
         slower = np.maximum(inside_bytes / self._inside_rate(group), outside_bytes / self._outside_rate())
-        seconds: FloatArray = slower + self._latency(group, network.latency_seconds)
+        seconds: FloatArray = slower / self.exchange_efficiency + self._latency(group, network.latency_seconds)
         return np.where(group.size > 1, seconds, 0.0)
 
     def send_receive(self, group: Group, size_bytes: FloatArray) -> FloatArray:

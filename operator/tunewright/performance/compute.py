@@ -12,16 +12,22 @@ from tunewright.performance.gemm import Device
 from tunewright.performance.layer_times import LayerTimes
 from tunewright.performance.modules import LayerParts, ModuleTimes
 from tunewright.performance.profile_key import profile_groups
+from tunewright.performance.software import Software
 
 
 def analytic_layer_times(
-    problem: TuningProblem, batch: ConfigBatch, efficiency: Efficiency | None = None
+    problem: TuningProblem,
+    batch: ConfigBatch,
+    efficiency: Efficiency | None = None,
+    software: Software | None = None,
 ) -> LayerTimes:
     """Return the modelled layer times of every row."""
     first, index = profile_groups(problem, batch)
     distinct = batch.take(first)
     eager = problem.implementation == "torch"
-    device = Device(problem.cluster.accelerator, efficiency or Efficiency(), distinct, eager)
+    accelerator = problem.cluster.accelerator
+    chosen = efficiency or Efficiency.of(accelerator)
+    device = Device(accelerator, chosen, distinct, eager, software or Software())
     return _layer_times(problem, device).take(index)
 
 
@@ -31,6 +37,7 @@ def _layer_times(problem: TuningProblem, device: Device) -> LayerTimes:
     dense, dense_again = _dense(problem, device.batch, parts, attention)
     moe, moe_again = _moe(problem, device.batch, parts, attention)
     head, embedding = parts.head(), parts.embedding()
+    host, host_experts = parts.host()
     return LayerTimes(
         dense_forward=dense.forward,
         dense_backward_input=dense.backward_input + dense_again,
@@ -47,6 +54,8 @@ def _layer_times(problem: TuningProblem, device: Device) -> LayerTimes:
         head_forward=head.forward,
         head_backward_input=head.backward_input,
         head_backward_weight=head.backward_weight,
+        host_forward=host,
+        host_expert_forward=host_experts,
         optimizer_seconds_per_parameter=_optimizer(device),
     )
 

@@ -5,13 +5,19 @@ None of them is a property of a model or of a configuration; what a device can d
 
 from dataclasses import dataclass
 
+from tunewright.domain.hardware import Accelerator
+
 TILES: tuple[tuple[int, int, float], ...] = ((256, 256, 1.0), (256, 128, 0.93), (128, 128, 0.82), (64, 64, 0.45))
 """Rows, columns and relative speed of the GEMM tiles that a library chooses from; the fastest is taken."""
 
 
+_BACKWARD_ATTENTION = 0.8
+"""Backward over forward FLOP/s of flash attention."""
+
+
 @dataclass(frozen=True)
 class Efficiency:
-    """Shares of what a device can do at best. Starting values, to be replaced by a calibration per accelerator."""
+    """Shares of what a device can do at best: an accelerator's calibration, and what is the same on all of them."""
 
     sustained_matmul: float = 0.92
     """Speed of a GEMM inside a training step over the best measured one: clocks drop under sustained load (AMD's
@@ -40,13 +46,39 @@ class Efficiency:
     """Launches of a layer's forward pass that are not GEMMs, Transformer Engine."""
     eager_small_kernels: int = 30
     """The same in eager torch."""
-    host_sync_seconds: float = 4e-4
-    """Stall of one MoE layer's forward pass that waits for the device to learn its token counts: Primus gains 8 % on
-    DeepSeek-V2 from sync-free stage 1."""
+    host_seconds_per_layer: float = 5e-4
+    """Host time to launch a layer's forward pass: a smaller layer cannot run faster."""
+    host_seconds_per_expert_layer: float = 5e-4
+    """What routed experts add, with the wait for the device to learn its token counts."""
+    host_backward: float = 1.5
+    """Host time of a backward pass over that of a forward pass: twice the products, but no Python in between."""
+    score_bytes_forward: float = 13.0
+    """Without flash attention, device-memory traffic of one score: written, scaled and normalised (read, written),
+    dropped out (read, written, mask), read by the product with V; 2 bytes each, the mask 1."""
+    score_bytes_backward: float = 19.0
+    """The same backward: gradients of probabilities and scores, each read and written by dropout and softmax."""
+    expert_bandwidth: float = 0.8
+    """All-to-all over the rate of other collectives."""
     step_overhead_seconds: float = 0.03
     """Data loading, logging and gradient-norm synchronisation of one step on GPUs."""
     cpu_step_overhead_seconds: float = 0.002
     """The same on a CPU with the builtin runner."""
+
+    @classmethod
+    def of(cls, accelerator: Accelerator) -> "Efficiency":
+        """Take the calibrated numbers of an accelerator."""
+        fitted = accelerator.calibration
+        return cls(
+            sustained_matmul=fitted.sustained_matmul,
+            fp8_matmul=fitted.fp8_matmul,
+            grouped_matmul=fitted.grouped_matmul,
+            attention_forward=fitted.attention,
+            attention_backward=fitted.attention * _BACKWARD_ATTENTION,
+            host_seconds_per_layer=fitted.host_seconds_per_layer,
+            host_seconds_per_expert_layer=fitted.host_seconds_per_expert_layer,
+            expert_bandwidth=fitted.expert_bandwidth,
+            step_overhead_seconds=fitted.step_overhead_seconds,
+        )
 
 
 @dataclass(frozen=True)
@@ -57,6 +89,8 @@ class OverlapShares:
     attention blocks, and data-parallel collectives with the first stage's first chunk only.
     """
 
+    tensor_forward: float = 0.0
+    """Of the layer's forward time: nothing unless GEMMs and collectives run in chunks beside each other."""
     tensor_backward: float = 0.5
     """Of the weight-gradient time."""
     context: float = 0.9
@@ -73,4 +107,4 @@ class OverlapShares:
     @classmethod
     def nothing(cls) -> "OverlapShares":
         """Return shares of a runner that waits for every collective."""
-        return cls(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        return cls(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)

@@ -12,6 +12,7 @@ from tunewright.domain.config_batch import ConfigBatch, FloatArray
 from tunewright.domain.hardware import Accelerator
 from tunewright.domain.training_config import PRECISIONS, Precision
 from tunewright.performance.constants import TILES, Efficiency
+from tunewright.performance.software import Software
 
 _FALLBACKS: dict[Precision, tuple[Precision, ...]] = {
     "bf16": ("bf16",),
@@ -40,6 +41,7 @@ class Device:
     batch: ConfigBatch
     eager: bool
     """Unfused torch kernels instead of Transformer Engine's."""
+    software: Software = Software()
 
     @cached_property
     def matmul_rate(self) -> FloatArray:

@@ -32,6 +32,10 @@ class LayerTimes:
     head_forward: FloatArray
     head_backward_input: FloatArray
     head_backward_weight: FloatArray
+    host_forward: FloatArray
+    """Host time to launch the forward pass of a dense layer; 0 where the times were measured, which contain it."""
+    host_expert_forward: FloatArray
+    """What a MoE layer adds to it."""
     optimizer_seconds_per_parameter: FloatArray
     """Of one parameter that this rank updates."""
 

@@ -93,12 +93,27 @@ class LayerParts:
     def core(self) -> ModuleTimes:
         """Return flash attention, causal, with its backward of five products against two."""
         efficiency = self._device.efficiency
+        if not self._device.software.flash_attention:
+            return self._unfused_core()
         per_token = flops.attention_core(self._model, self._problem.sequence_length)
         work = per_token * self._shapes.tokens / self._shapes.tensor
         rate = self._device.wide_matmul_rate
         forward = work / (rate * efficiency.attention_forward) + self._launch
         backward = work * efficiency.attention_backward_products / (rate * efficiency.attention_backward)
         return ModuleTimes(forward, backward + 2 * self._launch, np.zeros_like(forward))
+
+    def _unfused_core(self) -> ModuleTimes:
+        """Attention by plain products over the full square, with the scores in device memory."""
+        efficiency, shapes, model = self._device.efficiency, self._shapes, self._model
+        length = self._problem.sequence_length / self._device.batch.context_parallel_size
+        heads = model.num_attention_heads / shapes.tensor
+        groups = heads * shapes.tokens / length
+        both = self._device.product_seconds(length, length, np.full_like(length, model.head_dim), groups)
+        both = both + self._device.product_seconds(length, np.full_like(length, model.head_dim), length, groups)
+        scores = heads * shapes.tokens * self._problem.sequence_length
+        forward = both + self._device.traffic_seconds(scores * efficiency.score_bytes_forward)
+        backward = 2.0 * both + self._device.traffic_seconds(scores * efficiency.score_bytes_backward)
+        return ModuleTimes(forward, backward, np.zeros_like(forward))
 
     def norms(self) -> ModuleTimes:
         """Return the full-width norms with their residual sums and the rotation of queries and keys."""
@@ -140,13 +155,18 @@ class LayerParts:
         moved = self._elementwise(
             rows * self._model.hidden_size * 2.0 + self.routed_rows() * self._model.hidden_size * 4.0
         )
-        return scores + selection + moved + self._host_wait()
+        return scores + selection + moved
 
-    def _host_wait(self) -> ModuleTimes:
-        batch = self._device.batch
+    def host(self) -> tuple[FloatArray, FloatArray]:
+        """Return the host's time to launch a layer's forward pass, and what routed experts add to it.
+
+        Sync-free stages spare the waits for token counts: stage 1 most of them, 2 and 3 all.
+        """
+        batch, efficiency = self._device.batch, self._device.efficiency
+        runs = 0.0 if self._device.software.captured_graphs or self._device.accelerator.vendor == "cpu" else 1.0
         share = np.select([batch.sync_free_stage == 0, batch.sync_free_stage == 1], [1.0, 0.3], 0.0)
-        wait = share * (0.0 if self._device.eager else self._device.efficiency.host_sync_seconds)
-        return ModuleTimes(wait, np.zeros_like(wait), np.zeros_like(wait))
+        layer = np.full(len(batch), runs * efficiency.host_seconds_per_layer)
+        return layer, runs * share * efficiency.host_seconds_per_expert_layer
 
     def experts(self) -> ModuleTimes:
         """Return the grouped products of a rank's routed experts, without their activation."""

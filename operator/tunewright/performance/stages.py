@@ -3,7 +3,7 @@
 Called by `step`, which hands the result to the pipeline simulation and takes the busiest rank's parts from it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -56,20 +56,28 @@ class LayerSeconds:
 
     @classmethod
     def of(
-        cls, kind: str, times: LayerTimes, communication: LayerCommunication, shares: OverlapShares
+        cls,
+        kind: str,
+        times: LayerTimes,
+        communication: LayerCommunication,
+        shares: OverlapShares,
+        host_backward: float = 1.5,
     ) -> "LayerSeconds":
-        """Combine the `kind` ("dense" or "moe") columns of `times` with a layer's collectives."""
+        """Combine the `kind` ("dense" or "moe") columns of `times` with a layer's collectives.
+
+        `host_backward` is the host's time for a backward pass over that for a forward pass.
+        """
         forward: FloatArray = getattr(times, f"{kind}_forward")
         recompute: FloatArray = getattr(times, f"{kind}_recompute")
         backward: FloatArray = getattr(times, f"{kind}_backward_input") - recompute
         weight: FloatArray = getattr(times, f"{kind}_backward_weight")
         core = times.dense_core_forward * shares.context
-        return cls(
+        made = cls(
             forward=forward,
             backward_input=backward,
             backward_weight=weight,
             recompute=recompute,
-            tensor_forward=communication.tensor_forward,
+            tensor_forward=_exposed(communication.tensor_forward, shares.tensor_forward * forward),
             tensor_backward=_exposed(communication.tensor_backward, shares.tensor_backward * weight),
             tensor_again=communication.tensor_again,
             context_forward=_exposed(communication.context_forward, core),
@@ -79,6 +87,16 @@ class LayerSeconds:
             expert_backward=_exposed(communication.expert_backward, shares.expert * (backward + weight)),
             expert_again=_exposed(communication.expert_again, shares.expert * recompute),
         )
+        host = times.host_forward + (times.host_expert_forward if kind == "moe" else 0.0)
+        return made._waiting_for(host, host_backward)
+
+    def _waiting_for(self, host: FloatArray, host_backward: float) -> "LayerSeconds":
+        """Stretch passes that the device finishes before the host, in `host` seconds forward, has launched them."""
+        share = np.minimum(self.recompute / np.maximum(self.forward, 1e-30), 1.0)
+        ahead = np.maximum(host - self.whole_forward, 0.0)
+        backward = self.whole_backward_input + self.backward_weight + self.whole_recompute
+        behind = np.maximum(host * (host_backward + share) - backward, 0.0)
+        return replace(self, forward=self.forward + ahead, backward_input=self.backward_input + behind)
 
 
 def _exposed(communication: FloatArray, hideable: FloatArray) -> FloatArray:

@@ -20,8 +20,12 @@ from tunewright.performance.constants import Efficiency, OverlapShares
 from tunewright.performance.flops import model_flops_per_step, recomputed_per_step
 from tunewright.performance.gemm import peak_flops_per_second
 from tunewright.performance.layer_times import LayerTimes
+from tunewright.performance.software import Software
 from tunewright.performance.step_parts import StepModel
 from tunewright.trial_protocol.report import CollectiveTiming
+
+_EXPERT_OVERLAP = 0.8
+"""Share of a MoE layer's compute that hides dispatch and combine when two micro batches run beside each other."""
 
 _MAX_ELEMENTS = 1_000_000
 """Rows times ranks times chunks at once: 8 MB for each array of the pipeline."""
@@ -63,24 +67,28 @@ def estimate(
     *,
     efficiency: Efficiency | None = None,
     overlap: OverlapShares | None = None,
+    software: Software | None = None,
 ) -> StepEstimate:
     """Estimate the step of every row; layer times and in-node collectives may come from a trial."""
-    efficiency = efficiency or Efficiency()
-    times = times or analytic_layer_times(problem, batch, efficiency)
-    collectives = Collectives(problem.cluster, tuple(measured_collectives))
-    shares = overlap or default_overlap(problem)
+    efficiency, software = efficiency or Efficiency.of(problem.cluster.accelerator), software or Software()
+    times = times or analytic_layer_times(problem, batch, efficiency, software)
+    collectives = Collectives(problem.cluster, tuple(measured_collectives), efficiency.expert_bandwidth)
+    shares = overlap or default_overlap(problem, software)
     parts: dict[str, FloatArray] = {}
     for rows in _row_chunks(batch):
-        model = StepModel(problem, batch.take(rows), times.take(rows), collectives, shares, efficiency)
+        model = StepModel(problem, batch.take(rows), times.take(rows), collectives, shares, efficiency, software)
         for name, seconds in model.parts().items():
             parts.setdefault(name, np.zeros(len(batch)))[rows] = seconds
     return _with_throughput(problem, batch, parts)
 
 
-def default_overlap(problem: TuningProblem) -> OverlapShares:
+def default_overlap(problem: TuningProblem, software: Software) -> OverlapShares:
     """Return the shares that hold for a launcher: the builtin runner waits for every collective."""
-    waits = problem.backend == "builtin" or problem.cluster.accelerator.vendor == "cpu"
-    return OverlapShares.nothing() if waits else OverlapShares()
+    if problem.backend == "builtin" or problem.cluster.accelerator.vendor == "cpu":
+        return OverlapShares.nothing()
+    share = problem.cluster.accelerator.calibration.tensor_overlap if software.overlaps_tensor else 0.0
+    expert = _EXPERT_OVERLAP if software.overlaps_expert else 0.0
+    return OverlapShares(tensor_forward=share, tensor_backward=share, expert=expert)
 
 
 def _row_chunks(batch: ConfigBatch) -> Iterator[IntArray]:

@@ -18,6 +18,7 @@ from tunewright.performance.layer_times import LayerTimes
 from tunewright.performance.modules import Shapes
 from tunewright.performance.pipeline.simulate import StageTimes, pipeline_seconds
 from tunewright.performance.placement import Groups
+from tunewright.performance.software import Software
 from tunewright.performance.stages import LayerCounts, LayerSeconds, stage_times
 
 
@@ -31,13 +32,16 @@ class StepModel:
     collectives: Collectives
     shares: OverlapShares
     efficiency: Efficiency
+    software: Software
 
     def parts(self) -> dict[str, FloatArray]:
         """Return the parts of the step in their order, seconds per row."""
         stages = stage_times(self._counts, self._dense, self._moe, self.times, self._hop_seconds())
         parts = self._rank_parts(stages)
         work = sum(parts.values(), np.zeros(len(self.batch)))
-        pipeline = pipeline_seconds(self.batch, stages, self._micro_batches)
+        pipeline = pipeline_seconds(
+            self.batch, stages, self._micro_batches, post_validation=self.software.post_validation
+        )
         idle = np.where(self.batch.pipeline_parallel_size > 1, np.maximum(pipeline - work, 0.0), 0.0)
         transfers = np.minimum(idle, 2 * _hops_each_way(self.batch) * stages.hop)
         parts["pipelineTransfer"] = transfers
@@ -59,12 +63,12 @@ class StepModel:
     @cached_property
     def _dense(self) -> LayerSeconds:
         communication = dense_layer_communication(self.problem, self.batch, self._groups, self.collectives)
-        return LayerSeconds.of("dense", self.times, communication, self.shares)
+        return LayerSeconds.of("dense", self.times, communication, self.shares, self.efficiency.host_backward)
 
     @cached_property
     def _moe(self) -> LayerSeconds:
         communication = moe_layer_communication(self.problem, self.batch, self._groups, self.collectives)
-        return LayerSeconds.of("moe", self.times, communication, self.shares)
+        return LayerSeconds.of("moe", self.times, communication, self.shares, self.efficiency.host_backward)
 
     @cached_property
     def _micro_batches(self) -> IntArray:

@@ -35,12 +35,18 @@ class StageTimes:
         return work
 
 
-def pipeline_seconds(batch: ConfigBatch, times: StageTimes, num_micro_batches: IntArray) -> FloatArray:
-    """Return the seconds from the first forward to the last backward pass of a step, per row."""
+def pipeline_seconds(
+    batch: ConfigBatch, times: StageTimes, num_micro_batches: IntArray, *, post_validation: bool = False
+) -> FloatArray:
+    """Return the seconds from the first forward to the last backward pass of a step, per row.
+
+    With `post_validation` ranks start their next step without waiting for each other, so that a step lasts as long as
+    the longest from a rank's first start to its own last end (Qi et al. 2024).
+    """
     single = batch.pipeline_parallel_size == 1
     seconds = np.where(single, times.total()[:, 0] * num_micro_batches, 0.0)
     for shape, rows in _groups(batch, num_micro_batches, ~single):
-        seconds[rows] = _simulate_group(shape, rows, times, num_micro_batches[rows])
+        seconds[rows] = _simulate_group(shape, rows, times, num_micro_batches[rows], post_validation)
     return seconds
 
 
@@ -84,24 +90,34 @@ def _whole_groups(ranks: IntArray, micro_batches: IntArray, interleaved: BoolArr
     return rounded
 
 
-def _simulate_group(shape: _Shape, rows: IntArray, times: StageTimes, micro_batches: IntArray) -> FloatArray:
+def _simulate_group(
+    shape: _Shape, rows: IntArray, times: StageTimes, micro_batches: IntArray, post_validation: bool
+) -> FloatArray:
     graph = graph_of(shape.schedule, shape.ranks, shape.chunks, shape.micro_batches)
     step = max(1, _MAX_ELEMENTS // graph.num_operations)
     parts = [
-        _run(shape, graph, rows[start : start + step], times, micro_batches[start : start + step])
+        _run(shape, graph, rows[start : start + step], times, micro_batches[start : start + step], post_validation)
         for start in range(0, len(rows), step)
     ]
     return np.concatenate(parts)
 
 
-def _run(shape: _Shape, graph: Graph, rows: IntArray, times: StageTimes, micro_batches: IntArray) -> FloatArray:
+def _run(
+    shape: _Shape,
+    graph: Graph,
+    rows: IntArray,
+    times: StageTimes,
+    micro_batches: IntArray,
+    post_validation: bool,
+) -> FloatArray:
     forward = _by_stage(times.forward, rows, shape)
     backward = _by_stage(times.backward_input, rows, shape)
     weight = _by_stage(times.backward_weight, rows, shape)
     if not splits_backward(shape.schedule):
         backward, weight = backward + weight, np.zeros_like(weight)
     hops = graph.crosses_ranks[:, None] * times.hop[rows][None, :]
-    ready, end = longest_path(graph, np.concatenate([forward, backward]), weight, hops)
+    ready, begin, free = longest_path(graph, np.concatenate([forward, backward]), weight, hops)
+    end: FloatArray = (free - begin if post_validation else free).max(axis=0)
     beyond = np.maximum(micro_batches - shape.micro_batches, 0)
     if not beyond.any():
         return end
@@ -124,18 +140,20 @@ def _by_stage(values: FloatArray, rows: IntArray, shape: _Shape) -> FloatArray:
 
 def longest_path(
     graph: Graph, durations: FloatArray, weight: FloatArray, hops: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Run the graph: returns when each operation's result has arrived, (operations, rows), and the last end, (rows,).
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Run the graph: returns when each result has arrived, (operations, rows), and every rank's first start and last
+    end, (ranks, rows).
 
     `durations` and `hops` have shape (2·P·V, rows), `weight` (P·V, rows).
     """
     rows = durations.shape[1]
     weight_of_rank = weight.reshape(graph.num_ranks, -1, rows)
     ready = np.zeros((graph.num_operations + 1, rows))
-    free = np.zeros((graph.num_ranks, rows))
+    free, begin = np.zeros((graph.num_ranks, rows)), np.full((graph.num_ranks, rows), np.inf)
     first = 0
     for level in graph.levels:
         end = np.maximum(ready[level.predecessors], free[level.ranks])
+        begin[level.ranks] = np.minimum(begin[level.ranks], end)
         end += durations[level.durations]
         last = first + len(level.ranks)
         np.add(end, hops[level.durations], out=ready[first:last])
@@ -143,4 +161,4 @@ def longest_path(
             end += np.einsum("ic,icr->ir", level.weights, weight_of_rank[level.ranks])
         free[level.ranks] = end
         first = last
-    return ready, free.max(axis=0)
+    return ready, begin, free

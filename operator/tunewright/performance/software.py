@@ -1,0 +1,23 @@
+"""What the software stack of a run does that no axis of a configuration says. Read by compute, stages and the pipeline.
+
+A search assumes the defaults: what Primus and Megatron-LM do today. The accuracy check states, row by row, where a
+measurement was made with something else.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Software:
+    """Switches of a stack; each is a mechanism with its own formula."""
+
+    flash_attention: bool = True
+    """False: scores and probabilities go through device memory, as before FlashAttention (Korthikanti et al. 2022)."""
+    captured_graphs: bool = False
+    """Kernels of a layer are launched as CUDA or HIP graphs, so the host no longer limits small layers."""
+    post_validation: bool = False
+    """Optimizer steps of pipeline ranks need not wait for each other (Qi et al. 2024, arXiv 2401.10241)."""
+    overlaps_tensor: bool = True
+    """Tensor collectives run beside GEMMs in chunks (user buffers, asynchronous tensor parallel)."""
+    overlaps_expert: bool = False
+    """Dispatch and combine of one micro batch run beside another one's compute."""
