@@ -7,5 +7,16 @@ compares it with the device. One module per kind of memory; what is measured rat
 from tunewright.memory.constants import MemoryConstants, constants_for
 from tunewright.memory.estimate import KINDS, MemoryEstimate, estimate
 from tunewright.memory.fit import FitVerdict, fit
+from tunewright.memory.software import OPTIMIZER_PRECISIONS, Software
 
-__all__ = ["KINDS", "FitVerdict", "MemoryConstants", "MemoryEstimate", "constants_for", "estimate", "fit"]
+__all__ = [
+    "KINDS",
+    "OPTIMIZER_PRECISIONS",
+    "FitVerdict",
+    "MemoryConstants",
+    "MemoryEstimate",
+    "Software",
+    "constants_for",
+    "estimate",
+    "fit",
+]

@@ -13,8 +13,9 @@ from tunewright.domain.config_batch import BoolArray, ConfigBatch, FloatArray, I
 from tunewright.domain.degrees import Degrees
 from tunewright.domain.pipeline_layout import StageTable
 from tunewright.domain.problem import TuningProblem
-from tunewright.memory import activations_torch, activations_transformer_engine
+from tunewright.memory import activations_torch, activations_torchtitan, activations_transformer_engine
 from tunewright.memory.saved_bytes import PARTS, LayerBytes, SavedBytes, total
+from tunewright.memory.software import Software
 
 RECOMPUTE_INPUTS = "recompute_inputs"
 HEAD = "head"
@@ -30,11 +31,13 @@ class Activations:
     """What recomputation brings back for one unit (a layer of `selective`) beyond what has been freed by then."""
 
 
-def saved_bytes(problem: TuningProblem, batch: ConfigBatch, degrees: Degrees) -> SavedBytes:
+def saved_bytes(problem: TuningProblem, batch: ConfigBatch, degrees: Degrees, software: Software) -> SavedBytes:
     """Return the per-layer table of the problem's implementation."""
+    if problem.backend == "torchtitan":
+        return activations_torchtitan.saved_bytes(problem, batch, degrees)
     if problem.implementation == "torch":
         return activations_torch.saved_bytes(problem, batch, degrees)
-    return activations_transformer_engine.saved_bytes(problem, batch, degrees)
+    return activations_transformer_engine.saved_bytes(problem, batch, degrees, software)
 
 
 def activations(

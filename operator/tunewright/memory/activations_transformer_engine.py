@@ -4,6 +4,9 @@ Counted tensor by tensor from what autograd saves in Megatron-LM (core 0.16) and
 (no S² term), sequence parallelism whenever T > 1, so that every term is divided by T. Each storage counts once. Norms
 add the reciprocal deviation (4 bytes a token, 8 with a mean). Under fp8 the inputs of linears are saved in one byte.
 
+Without flash attention (`Software`) the softmax, its dropout and the masks are kept: 34·H + 5·A·S a token in GPT layers
+(Korthikanti et al. 2022, arXiv 2205.05198, equation 1).
+
 Check: Llama-3-8B keeps 139,400 bytes per token and layer in bf16.
 """
 
@@ -17,6 +20,7 @@ from tunewright.domain.model_architecture import MixtureOfExperts, ModelArchitec
 from tunewright.domain.problem import TuningProblem
 from tunewright.memory.routing import routed_rows
 from tunewright.memory.saved_bytes import LayerBytes, PartBytes, SavedBytes, selects
+from tunewright.memory.software import DEFAULT, Software
 
 ROUTER_BYTES_PER_EXPERT = 9
 """Per token: fp32 scores before and after the softmax (or sigmoid), and the boolean routing map."""
@@ -31,6 +35,8 @@ class _Sizes:
     element: FloatArray
     linear_input: FloatArray
     norm_statistics: int
+    scores: int
+    """Attention scores a token and head that are kept: 0 with flash attention, else the sequence's length."""
 
     @property
     def hidden(self) -> FloatArray:
@@ -43,9 +49,11 @@ class _Sizes:
         return self.linear_input * self.model.hidden_size
 
 
-def saved_bytes(problem: TuningProblem, batch: ConfigBatch, degrees: Degrees) -> SavedBytes:
+def saved_bytes(
+    problem: TuningProblem, batch: ConfigBatch, degrees: Degrees, software: Software = DEFAULT
+) -> SavedBytes:
     """Return what one layer of each kind keeps per micro batch on a rank."""
-    sizes = _sizes(problem.model, batch)
+    sizes = _sizes(problem.model, batch, 0 if software.flash_attention else problem.sequence_length)
     tokens = degrees.tokens_per_micro_batch / batch.tensor_parallel_size
     attention = _scaled(_attention(sizes), tokens)
     moe: LayerBytes = {}
@@ -59,10 +67,10 @@ def saved_bytes(problem: TuningProblem, batch: ConfigBatch, degrees: Degrees) ->
     )
 
 
-def _sizes(model: ModelArchitecture, batch: ConfigBatch) -> _Sizes:
+def _sizes(model: ModelArchitecture, batch: ConfigBatch, scores: int) -> _Sizes:
     element = np.where(batch.is_("precision", "fp32"), 4.0, 2.0)
     linear_input = np.where(batch.is_("precision", "fp8", "mxfp8"), 1.0, element)
-    return _Sizes(batch, model, element, linear_input, 4 if model.normalization == "rmsnorm" else 8)
+    return _Sizes(batch, model, element, linear_input, 4 if model.normalization == "rmsnorm" else 8, scores)
 
 
 def _scaled(part: PartBytes, tokens: FloatArray) -> PartBytes:
@@ -74,11 +82,11 @@ def _part(whole: FloatArray, dropped: FloatArray) -> PartBytes:
 
 
 def _attention(sizes: _Sizes) -> PartBytes:
-    """Return bytes a token: norm input and output, Q, K, V, output with its log-sum-exp (core_attn drops that)."""
+    """Return bytes a token: norm input and output, Q, K, V, output and what the core keeps (core_attn drops that)."""
     model, batch = sizes.model, sizes.batch
-    log_sum_exp = 4.0 * model.num_attention_heads
-    common = sizes.hidden + sizes.normed + sizes.norm_statistics + log_sum_exp + _post_norm(sizes, 1)
-    dropped = np.where(selects(batch, "core_attn"), log_sum_exp, 0.0)
+    core = _core(sizes)
+    common = sizes.hidden + sizes.normed + sizes.norm_statistics + core + _post_norm(sizes, 1) + _dropout_mask(sizes)
+    dropped = np.where(selects(batch, "core_attn"), core, 0.0)
     latent = model.latent_attention
     if latent is None:
         return _part(common + _grouped_query(sizes), dropped)
@@ -87,6 +95,19 @@ def _attention(sizes: _Sizes) -> PartBytes:
     up_projected = sizes.element * model.num_attention_heads * _up_projected_width(latent)
     dropped = dropped + np.where(selects(batch, "mla_up_proj"), up_projected, 0.0)
     return _part(common + _latent(sizes, latent), dropped)
+
+
+def _core(sizes: _Sizes) -> FloatArray:
+    """Log-sum-exp of flash attention; else probabilities before and after their dropout, and its mask."""
+    heads = sizes.model.num_attention_heads
+    if not sizes.scores:
+        return np.full_like(sizes.element, 4.0 * heads)
+    return (2 * sizes.element + 1) * heads * sizes.scores
+
+
+def _dropout_mask(sizes: _Sizes) -> float:
+    """Mask behind attention or the MLP, a byte each; today's models train without."""
+    return float(sizes.model.hidden_size) if sizes.scores else 0.0
 
 
 def _grouped_query(sizes: _Sizes) -> FloatArray:
@@ -124,7 +145,7 @@ def _post_norm(sizes: _Sizes, position: int) -> FloatArray:
 def _mlp(sizes: _Sizes) -> PartBytes:
     """Return bytes a token: norm input and output, up projection(s) and the activated product."""
     whole = sizes.hidden + sizes.normed + sizes.norm_statistics + _post_norm(sizes, 2)
-    whole = whole + _intermediate(sizes, sizes.model.ffn_hidden_size)
+    whole = whole + _intermediate(sizes, sizes.model.ffn_hidden_size) + _dropout_mask(sizes)
     return _part(whole, np.where(selects(sizes.batch, "mlp"), whole - sizes.hidden, 0.0))
 
 

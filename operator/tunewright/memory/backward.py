@@ -54,7 +54,7 @@ def weight_gradient_buffers(
     accumulates matrix by matrix, of which the head's is the largest.
     """
     element = np.where(batch.is_("precision", "fp32"), 4.0, 2.0)[:, None]
-    if problem.implementation == "torch":
+    if problem.implementation == "torch" or problem.backend == "torchtitan":
         return head_matrix * element
     counts = ParameterCounts.of(problem.model)
     dense_layers, moe_layers = table.per_rank()

@@ -14,12 +14,6 @@ from tunewright.units import GIB, MIB
 class MemoryConstants:
     """Overheads and shares. Calibrated values: Primus' MoE best-practices post, DeepSeek-V2-Lite on MI355X."""
 
-    gradient_bytes: float = 4.0
-    """Main gradient of a parameter, accumulated in fp32; 2 if it is kept in bf16."""
-    master_bytes: float = 4.0
-    """Adam's fp32 copy of a bf16 parameter; an fp32 parameter is its own."""
-    moment_bytes: float = 4.0
-    """Each of Adam's two moments; less with a precision-aware optimizer."""
     weight_gradient_share: float = 0.97
     """What W of a split backward still needs of a micro batch, over the whole: linear inputs and output gradients;
     0.94 to 1 when counted for Llama and DeepSeek layers."""

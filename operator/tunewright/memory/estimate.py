@@ -22,12 +22,13 @@ from tunewright.memory.constants import MemoryConstants, constants_for
 from tunewright.memory.in_flight import in_flight
 from tunewright.memory.logits import logits_bytes
 from tunewright.memory.placement import on_rank, padded_vocabulary
+from tunewright.memory.software import DEFAULT, Software
 from tunewright.memory.states import states
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "weights": ("weights", "weight_casts", "gathered_weights"),
     "gradients": ("gradients", "unreduced_gradients"),
-    "optimizer": ("optimizer",),
+    "optimizer": ("optimizer", "optimizer_step"),
     "activations": (
         "attention",
         "mlp",
@@ -117,7 +118,12 @@ class MemoryEstimate:
         return items | totals
 
 
-def estimate(problem: TuningProblem, batch: ConfigBatch, constants: MemoryConstants | None = None) -> MemoryEstimate:
+def estimate(
+    problem: TuningProblem,
+    batch: ConfigBatch,
+    constants: MemoryConstants | None = None,
+    software: Software = DEFAULT,
+) -> MemoryEstimate:
     """Estimate the memory of every row. Rows that break a launch rule get finite, meaningless figures.
 
     `constants` default to the calibrated ones of the cluster's accelerator.
@@ -129,24 +135,31 @@ def estimate(problem: TuningProblem, batch: ConfigBatch, constants: MemoryConsta
     head = on_rank(table, table.head_rank())
     peak, waiting = logits_bytes(problem, batch, degrees, constants)
     items: dict[str, FloatArray] = {
-        **vars(states(problem, batch, degrees, table, constants)),
-        **_activation_items(problem, batch, degrees, table, constants),
+        **vars(states(problem, batch, degrees, table, constants, software)),
+        **_activation_items(problem, batch, degrees, table, constants, software),
         "logits": head * peak[:, None],
         "waiting_logit_gradients": head * waiting[:, None],
         **_dispatch_items(problem, batch, degrees, table, constants),
         "weight_gradient_buffers": weight_gradient_buffers(problem, batch, table, _head_matrix(problem, batch, head)),
         "workspace": np.asarray(exists * constants.workspace_bytes, dtype=np.float64),
     }
+    # the optimizer steps when everything that comes and goes is gone: only what exceeds that raises the peak
+    items["optimizer_step"] = np.maximum(items["optimizer_step"] - _changing(items), 0.0)
     items |= _outside_allocation(items, batch, table, constants)
     ordered = {name: items[name] for names in KINDS.values() for name in names}
     return MemoryEstimate(items=ordered, rank_exists=exists)
 
 
 def _activation_items(
-    problem: TuningProblem, batch: ConfigBatch, degrees: Degrees, table: StageTable, constants: MemoryConstants
+    problem: TuningProblem,
+    batch: ConfigBatch,
+    degrees: Degrees,
+    table: StageTable,
+    constants: MemoryConstants,
+    software: Software,
 ) -> dict[str, FloatArray]:
     """Return saved activations by part, and what recomputation brings back."""
-    saved = saved_bytes(problem, batch, degrees)
+    saved = saved_bytes(problem, batch, degrees, software)
     flying = in_flight(batch, table.max_ranks, degrees.num_micro_batches, constants)
     kept = activations(batch, table, saved, flying, on_rank(table, table.head_rank()))
     return {**kept.by_part, "recomputed_unit": kept.working_unit}
@@ -176,7 +189,7 @@ def _outside_allocation(
     items: Mapping[str, FloatArray], batch: ConfigBatch, table: StageTable, constants: MemoryConstants
 ) -> dict[str, FloatArray]:
     """Return the allocator's slack, which grows with what comes and goes, and the device memory outside it."""
-    changing = _sum([items[name] for kind in CHANGING_KINDS for name in KINDS[kind]])
+    changing = _changing(items)
     all_to_all = batch.is_("moe_dispatcher", "all-to-all") & (
         batch.expert_parallel_size * batch.expert_tensor_parallel_size > 1
     )
@@ -186,6 +199,10 @@ def _outside_allocation(
         "context": np.asarray(table.rank_exists() * constants.context_bytes, dtype=np.float64),
         "collectives": np.asarray(has_experts * all_to_all[:, None] * constants.all_to_all_bytes, dtype=np.float64),
     }
+
+
+def _changing(items: Mapping[str, FloatArray]) -> FloatArray:
+    return _sum([items[name] for kind in CHANGING_KINDS for name in KINDS[kind]])
 
 
 def _worst(by_rank: FloatArray) -> FloatArray:

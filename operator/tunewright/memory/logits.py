@@ -35,7 +35,7 @@ def logits_bytes(
 def _peak_bytes(problem: TuningProblem, batch: ConfigBatch, constants: MemoryConstants) -> FloatArray:
     """Bytes per logit at the worst moment of the loss, per row."""
     fp32 = batch.is_("precision", "fp32")
-    if problem.implementation == "torch":
+    if problem.implementation == "torch" or problem.backend == "torchtitan":
         return np.full(len(batch), constants.eager_logit_bytes)
     fused = np.where(fp32, 2 * constants.fused_logit_bytes, constants.fused_logit_bytes)
     unfused = np.where(fp32, constants.unfused_fp32_logit_bytes, constants.unfused_logit_bytes)

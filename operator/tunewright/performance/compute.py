@@ -38,6 +38,8 @@ def _layer_times(problem: TuningProblem, device: Device) -> LayerTimes:
     moe, moe_again = _moe(problem, device.batch, parts, attention)
     head, embedding = parts.head(), parts.embedding()
     host, host_experts = parts.host()
+    dense, dense_waits = _waiting(dense, dense_again, host, device.efficiency)
+    moe, moe_waits = _waiting(moe, moe_again, host + host_experts, device.efficiency)
     return LayerTimes(
         dense_forward=dense.forward,
         dense_backward_input=dense.backward_input + dense_again,
@@ -54,8 +56,10 @@ def _layer_times(problem: TuningProblem, device: Device) -> LayerTimes:
         head_forward=head.forward,
         head_backward_input=head.backward_input,
         head_backward_weight=head.backward_weight,
-        host_forward=host,
-        host_expert_forward=host_experts,
+        dense_wait_forward=dense_waits[0],
+        dense_wait_backward=dense_waits[1],
+        moe_wait_forward=moe_waits[0],
+        moe_wait_backward=moe_waits[1],
         optimizer_seconds_per_parameter=_optimizer(device),
     )
 
@@ -107,6 +111,21 @@ def _moe(
 
 def _with_full(batch: ConfigBatch, layer: ModuleTimes, selective: FloatArray) -> FloatArray:
     return np.where(batch.is_("recompute_granularity", "full"), layer.forward, selective)
+
+
+def _waiting(
+    layer: ModuleTimes, again: FloatArray, host: FloatArray, efficiency: Efficiency
+) -> tuple[ModuleTimes, tuple[FloatArray, FloatArray]]:
+    """Stretch passes that the device finishes before the host, in `host` seconds forward, has launched them.
+
+    Returns the stretched times and the seconds waited in the forward and in the backward pass.
+    """
+    exists = layer.forward > 0
+    share = np.minimum(again / np.maximum(layer.forward, 1e-30), 1.0)
+    ahead = np.where(exists, np.maximum(host - layer.forward, 0.0), 0.0)
+    backward = layer.backward_input + layer.backward_weight + again
+    behind = np.where(exists, np.maximum(host * (efficiency.host_backward + share) - backward, 0.0), 0.0)
+    return layer + ModuleTimes(ahead, behind, np.zeros_like(ahead)), (ahead, behind)
 
 
 def _optimizer(device: Device) -> FloatArray:

@@ -46,6 +46,10 @@ class Efficiency:
     """Launches of a layer's forward pass that are not GEMMs, Transformer Engine."""
     eager_small_kernels: int = 30
     """The same in eager torch."""
+    host_sync_seconds: float = 4e-4
+    """Stall of one MoE layer's forward pass after it has asked the device for token counts: the queue has run dry."""
+    unfused_permute: float = 4.0
+    """Traffic of unfused permutations over fused ones."""
     host_seconds_per_layer: float = 5e-4
     """Host time to launch a layer's forward pass: a smaller layer cannot run faster."""
     host_seconds_per_expert_layer: float = 5e-4

@@ -3,7 +3,7 @@
 Called by `modules`. All sizes are arrays with one entry a row and may be fractional (balanced shares).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -41,7 +41,7 @@ class Device:
     batch: ConfigBatch
     eager: bool
     """Unfused torch kernels instead of Transformer Engine's."""
-    software: Software = Software()
+    software: Software = field(default_factory=Software)
 
     @cached_property
     def matmul_rate(self) -> FloatArray:

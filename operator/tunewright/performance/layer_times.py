@@ -32,10 +32,11 @@ class LayerTimes:
     head_forward: FloatArray
     head_backward_input: FloatArray
     head_backward_weight: FloatArray
-    host_forward: FloatArray
-    """Host time to launch the forward pass of a dense layer; 0 where the times were measured, which contain it."""
-    host_expert_forward: FloatArray
-    """What a MoE layer adds to it."""
+    dense_wait_forward: FloatArray
+    """Of `dense_forward`, what the device waits for the host to launch kernels; collectives can hide there."""
+    dense_wait_backward: FloatArray
+    moe_wait_forward: FloatArray
+    moe_wait_backward: FloatArray
     optimizer_seconds_per_parameter: FloatArray
     """Of one parameter that this rank updates."""
 

@@ -154,19 +154,32 @@ class LayerParts:
         selection = self._elementwise(tokens * experts.num_experts * 5.0)
         moved = self._elementwise(
             rows * self._model.hidden_size * 2.0 + self.routed_rows() * self._model.hidden_size * 4.0
-        )
-        return scores + selection + moved
+        ).times(self._permute_traffic())
+        return scores + selection + moved + self._token_count_wait()
+
+    def _permute_traffic(self) -> FloatArray:
+        """Unfused sorting, gathering and scattering move each row several times; Primus fuses them from stage 1 on."""
+        fused = (self._device.batch.sync_free_stage >= 1) | (self._problem.backend != "primus")
+        return np.where(fused, 1.0, self._device.efficiency.unfused_permute)
+
+    def _token_count_wait(self) -> ModuleTimes:
+        share = self._waits_for_counts() * (0.0 if self._device.eager else 1.0)
+        wait = share * self._device.efficiency.host_sync_seconds
+        return ModuleTimes(wait, np.zeros_like(wait), np.zeros_like(wait))
+
+    def _waits_for_counts(self) -> FloatArray:
+        """Share of the waits for token counts that a sync-free stage leaves: 1 spares most of them, 2 and 3 all."""
+        stage = self._device.batch.sync_free_stage
+        graphs = 0.0 if self._device.software.captured_graphs else 1.0
+        share: FloatArray = graphs * np.select([stage == 0, stage == 1], [1.0, 0.3], 0.0)
+        return share
 
     def host(self) -> tuple[FloatArray, FloatArray]:
-        """Return the host's time to launch a layer's forward pass, and what routed experts add to it.
-
-        Sync-free stages spare the waits for token counts: stage 1 most of them, 2 and 3 all.
-        """
+        """Return the host's time to launch a layer's forward pass, and what routed experts add to it."""
         batch, efficiency = self._device.batch, self._device.efficiency
         runs = 0.0 if self._device.software.captured_graphs or self._device.accelerator.vendor == "cpu" else 1.0
-        share = np.select([batch.sync_free_stage == 0, batch.sync_free_stage == 1], [1.0, 0.3], 0.0)
         layer = np.full(len(batch), runs * efficiency.host_seconds_per_layer)
-        return layer, runs * share * efficiency.host_seconds_per_expert_layer
+        return layer, runs * self._waits_for_counts() * efficiency.host_seconds_per_expert_layer
 
     def experts(self) -> ModuleTimes:
         """Return the grouped products of a rank's routed experts, without their activation."""

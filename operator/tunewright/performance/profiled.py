@@ -33,8 +33,6 @@ def profiled_layer_times(
         "head": (True, profile.head),
     }
     modelled = [kind for kind, (needed, timing) in expected.items() if needed and timing is None]
-    nothing = np.zeros(len(batch))
-    times = replace(times, host_forward=nothing, host_expert_forward=nothing)
     for kind, (_, timing) in expected.items():
         if timing is not None:
             times = _with_timing(times, kind, timing)
@@ -59,6 +57,12 @@ def _with_timing(times: LayerTimes, kind: str, timing: LayerTiming) -> LayerTime
         # A profile times the recomputation with the input gradient: the model says which share it is.
         share = getattr(times, f"{kind}_recompute") / np.maximum(backward, 1e-30)
         columns[f"{kind}_recompute"] = share * timing.backward_input.seconds
+        for name, whole, seconds in (
+            ("forward", forward, timing.forward.seconds),
+            ("backward", backward, timing.backward_input.seconds),
+        ):
+            waiting = getattr(times, f"{kind}_wait_{name}") / np.maximum(whole, 1e-30)
+            columns[f"{kind}_wait_{name}"] = waiting * seconds
         core = times.dense_core_forward / np.maximum(forward, 1e-30)
         columns["dense_core_forward"] = core * timing.forward.seconds
     return replace(times, **columns)

@@ -16,6 +16,8 @@ from tunewright.performance.layer_communication import LayerCommunication
 from tunewright.performance.layer_times import LayerTimes
 from tunewright.performance.pipeline.simulate import StageTimes
 
+_KINDS = ("tensor", "context", "expert")
+
 _CORE_BACKWARD = 2.5
 """Backward over forward of the attention core: what the backward ring hides behind."""
 
@@ -61,12 +63,8 @@ class LayerSeconds:
         times: LayerTimes,
         communication: LayerCommunication,
         shares: OverlapShares,
-        host_backward: float = 1.5,
     ) -> "LayerSeconds":
-        """Combine the `kind` ("dense" or "moe") columns of `times` with a layer's collectives.
-
-        `host_backward` is the host's time for a backward pass over that for a forward pass.
-        """
+        """Combine the `kind` ("dense" or "moe") columns of `times` with a layer's collectives."""
         forward: FloatArray = getattr(times, f"{kind}_forward")
         recompute: FloatArray = getattr(times, f"{kind}_recompute")
         backward: FloatArray = getattr(times, f"{kind}_backward_input") - recompute
@@ -87,16 +85,22 @@ class LayerSeconds:
             expert_backward=_exposed(communication.expert_backward, shares.expert * (backward + weight)),
             expert_again=_exposed(communication.expert_again, shares.expert * recompute),
         )
-        host = times.host_forward + (times.host_expert_forward if kind == "moe" else 0.0)
-        return made._waiting_for(host, host_backward)
+        return made._hiding(getattr(times, f"{kind}_wait_forward"), getattr(times, f"{kind}_wait_backward"))
 
-    def _waiting_for(self, host: FloatArray, host_backward: float) -> "LayerSeconds":
-        """Stretch passes that the device finishes before the host, in `host` seconds forward, has launched them."""
-        share = np.minimum(self.recompute / np.maximum(self.forward, 1e-30), 1.0)
-        ahead = np.maximum(host - self.whole_forward, 0.0)
-        backward = self.whole_backward_input + self.backward_weight + self.whole_recompute
-        behind = np.maximum(host * (host_backward + share) - backward, 0.0)
-        return replace(self, forward=self.forward + ahead, backward_input=self.backward_input + behind)
+    def _hiding(self, ahead: FloatArray, behind: FloatArray) -> "LayerSeconds":
+        """Hide collectives while the device would wait for the host anyway, `ahead` and `behind` seconds a pass."""
+        forward = _left(self.whole_forward - self.forward, ahead)
+        back = self.whole_backward_input - self.backward_input
+        backward = _left(back + self.whole_recompute - self.recompute, behind)
+        shrunk = {f"{name}_forward": getattr(self, f"{name}_forward") * forward for name in _KINDS}
+        shrunk |= {f"{name}_backward": getattr(self, f"{name}_backward") * backward for name in _KINDS}
+        shrunk |= {f"{name}_again": getattr(self, f"{name}_again") * backward for name in _KINDS}
+        return replace(self, **shrunk)
+
+
+def _left(communication: FloatArray, hidden: FloatArray) -> FloatArray:
+    """Share of the communication that is not hidden."""
+    return np.maximum(1.0 - hidden / np.maximum(communication, 1e-30), 0.0)
 
 
 def _exposed(communication: FloatArray, hideable: FloatArray) -> FloatArray:

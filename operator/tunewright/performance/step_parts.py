@@ -63,12 +63,12 @@ class StepModel:
     @cached_property
     def _dense(self) -> LayerSeconds:
         communication = dense_layer_communication(self.problem, self.batch, self._groups, self.collectives)
-        return LayerSeconds.of("dense", self.times, communication, self.shares, self.efficiency.host_backward)
+        return LayerSeconds.of("dense", self.times, communication, self.shares)
 
     @cached_property
     def _moe(self) -> LayerSeconds:
         communication = moe_layer_communication(self.problem, self.batch, self._groups, self.collectives)
-        return LayerSeconds.of("moe", self.times, communication, self.shares, self.efficiency.host_backward)
+        return LayerSeconds.of("moe", self.times, communication, self.shares)
 
     @cached_property
     def _micro_batches(self) -> IntArray:

@@ -15,6 +15,7 @@ from tests.unit.performance.builders import (
 )
 from tunewright.performance.compute import analytic_layer_times
 from tunewright.performance.profiled import profiled_layer_times
+from tunewright.performance.software import Software
 from tunewright.trial_protocol.report import LayerTiming, Profile, Timing
 
 TIMING = LayerTiming(
@@ -98,7 +99,8 @@ def test_sync_free_stages_take_the_hosts_wait_off_a_moe_layer() -> None:
 
 def test_more_expert_ranks_give_fewer_and_fuller_experts() -> None:
     batch = a_batch({"expert_parallel_size": 1}, {"expert_parallel_size": 8})
-    spread = analytic_layer_times(a_problem(a_latent_model(), sequence_length=512), batch).moe_forward
+    graphs = Software(captured_graphs=True)
+    spread = analytic_layer_times(a_problem(a_latent_model(), sequence_length=512), batch, software=graphs).moe_forward
     assert spread[1] < spread[0]
 
 

@@ -10,6 +10,7 @@ from tunewright.domain.problem import TuningProblem
 from tunewright.performance import step as step_module
 from tunewright.performance.constants import OverlapShares
 from tunewright.performance.flops import model_flops_per_step
+from tunewright.performance.software import Software
 from tunewright.performance.step import StepEstimate, default_overlap, estimate
 
 SPLIT = {"tensor_parallel_size": 2, "pipeline_parallel_size": 4}
@@ -96,9 +97,11 @@ def test_zero_bubble_runners_overlap_nothing_whatever_the_switch_says() -> None:
 
 
 def test_the_builtin_runner_and_a_cpu_wait_for_every_collective() -> None:
-    assert default_overlap(a_problem(backend="builtin")) == OverlapShares.nothing()
-    assert default_overlap(a_problem(cluster=a_cluster(vendor="cpu"))) == OverlapShares.nothing()
-    assert default_overlap(a_problem()) == OverlapShares()
+    assert default_overlap(a_problem(backend="builtin"), Software()) == OverlapShares.nothing()
+    assert default_overlap(a_problem(cluster=a_cluster(vendor="cpu")), Software()) == OverlapShares.nothing()
+    chunked, whole = (default_overlap(a_problem(), Software(overlaps_tensor=on)) for on in (True, False))
+    assert chunked.tensor_forward == chunked.tensor_backward == 0.5
+    assert whole.tensor_forward == whole.tensor_backward == 0
 
 
 def test_a_replicated_optimizer_updates_everything_and_gathers_nothing() -> None:
