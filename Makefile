@@ -1,6 +1,6 @@
 # Every target sets up what it needs; `make` alone explains itself.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-e2e test-long fmt lint types imports crds verify build clean
+.PHONY: help setup run test test-fast test-e2e test-long gpu-check fmt lint types imports crds verify build clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -37,6 +37,9 @@ test-long: setup packages ## Full counts, before a release
 .PHONY: packages
 packages: ## Install the Debian packages of the kubelet tests (root on Debian; elsewhere it says so)
 	@bash tests/cluster/install-packages.sh
+
+gpu-check: setup ## Profile real layers on a CUDA or ROCm device, when there is one
+	$(BIN)/pytest -m gpu tests/gpu
 
 fmt: setup ## Format the code
 	$(BIN)/ruff check --fix --quiet .

@@ -96,6 +96,19 @@ def replay(
     run_replay(ledger)
 
 
+@app.command()
+def accuracy(
+    data: Annotated[Path, typer.Argument(metavar="DATA.csv", help="Measurements, one a row.")],
+    table_format: Annotated[str, typer.Option("--format", help="Columns: published or vtrain.")] = "published",
+    json_output: Json = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw estimated against measured as SVG.")] = None,
+) -> None:
+    """Compare the model with measurements: errors, ranking, coverage, worst rows."""
+    from tunewright.cli.accuracy import run_accuracy
+
+    run_accuracy(data, table_format=table_format, json_output=json_output, plot=plot)
+
+
 @export_app.command("ledger")
 def export_ledger(
     name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The TuningRun.")],

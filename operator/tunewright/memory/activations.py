@@ -34,7 +34,7 @@ class Activations:
 def saved_bytes(problem: TuningProblem, batch: ConfigBatch, degrees: Degrees, software: Software) -> SavedBytes:
     """Return the per-layer table of the problem's implementation."""
     if problem.backend == "torchtitan":
-        return activations_torchtitan.saved_bytes(problem, batch, degrees)
+        return activations_torchtitan.saved_bytes(problem, batch, degrees, software)
     if problem.implementation == "torch":
         return activations_torch.saved_bytes(problem, batch, degrees)
     return activations_transformer_engine.saved_bytes(problem, batch, degrees, software)

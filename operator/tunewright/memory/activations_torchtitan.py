@@ -3,7 +3,8 @@
 
 torchtitan's selective checkpointing works on operations, not on modules: a layer keeps its input, the results of
 attention, of reduce-scatters and of every second matrix product (the first, the third, ...), and computes the rest again
-(`torchtitan/distributed/activation_checkpoint.py`, policy `op`). Grouped expert products are computed again.
+(`torchtitan/distributed/activation_checkpoint.py`, policy `op`). Grouped expert products are computed again. Eager, the
+policy keeps the last product too, which nobody reads; compiled layers do not.
 """
 
 import numpy as np
@@ -14,18 +15,22 @@ from tunewright.domain.model_architecture import ModelArchitecture
 from tunewright.domain.problem import TuningProblem
 from tunewright.memory import activations_torch
 from tunewright.memory.saved_bytes import LayerBytes, PartBytes, SavedBytes, total
+from tunewright.memory.software import DEFAULT, Software
 
 LOG_SUM_EXP_BYTES = 4
 
 
-def saved_bytes(problem: TuningProblem, batch: ConfigBatch, degrees: Degrees) -> SavedBytes:
+def saved_bytes(
+    problem: TuningProblem, batch: ConfigBatch, degrees: Degrees, software: Software = DEFAULT
+) -> SavedBytes:
     """Return what one layer of each kind keeps per micro batch on a rank."""
     plain = activations_torch.saved_bytes(problem, batch, degrees)
     tokens = degrees.tokens_per_micro_batch / batch.tensor_parallel_size
     element = np.where(batch.is_("precision", "fp32"), 4.0, 2.0)
     attention = _attention_products(problem.model, batch)
-    dense = _kept_results(problem.model, batch, [*attention, *_mlp_products(problem.model, batch)])
-    moe = _kept_results(problem.model, batch, [*attention, *_moe_products(problem.model, batch)])
+    read = slice(None, -1 if software.compiled_layers else None)
+    dense = _kept_results(problem.model, batch, [*attention, *_mlp_products(problem.model, batch)][read])
+    moe = _kept_results(problem.model, batch, [*attention, *_moe_products(problem.model, batch)][read])
     scores = float(LOG_SUM_EXP_BYTES * problem.model.num_attention_heads)
     return SavedBytes(
         dense=_with_kept(batch, plain.dense, (dense * element + scores) * tokens + plain.layer_input),

@@ -14,6 +14,7 @@ from tunewright.domain.model_architecture import ModelArchitecture
 from tunewright.domain.parameters import ParameterCounts
 from tunewright.domain.pipeline_layout import StageTable
 from tunewright.domain.problem import TuningProblem
+from tunewright.memory.logits import is_eager
 from tunewright.memory.routing import routed_rows
 
 
@@ -54,7 +55,7 @@ def weight_gradient_buffers(
     accumulates matrix by matrix, of which the head's is the largest.
     """
     element = np.where(batch.is_("precision", "fp32"), 4.0, 2.0)[:, None]
-    if problem.implementation == "torch" or problem.backend == "torchtitan":
+    if is_eager(problem):
         return head_matrix * element
     counts = ParameterCounts.of(problem.model)
     dense_layers, moe_layers = table.per_rank()

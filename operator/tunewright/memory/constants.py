@@ -26,6 +26,9 @@ class MemoryConstants:
     eager_logit_bytes: float = 12.0
     """Peak per logit of `cross_entropy(logits.float(), ...)` in eager torch: log-softmax and the gradients of its two
     steps, all fp32; counted with a dispatch mode, torch 2.15."""
+    eager_split_logit_bytes: float = 16.0
+    """The same with the vocabulary split over tensor ranks: torch's `loss_parallel` adds the exponential of the
+    log-softmax to the labels' gradient out of place (`torch/distributed/tensor/parallel/loss.py`)."""
     all_to_all_copies: float = 3.0
     """Copies of the routed rows alive during an all-to-all: before and after the exchange, and sorted by expert."""
     deepep_compute_units: int = 20

@@ -20,8 +20,9 @@ from tunewright.memory.backward import layer_gradients, weight_gradient_buffers
 from tunewright.memory.communication import dispatch_bytes
 from tunewright.memory.constants import MemoryConstants, constants_for
 from tunewright.memory.in_flight import in_flight
-from tunewright.memory.logits import logits_bytes
+from tunewright.memory.logits import is_eager, logits_bytes
 from tunewright.memory.placement import on_rank, padded_vocabulary
+from tunewright.memory.saved_bytes import total
 from tunewright.memory.software import DEFAULT, Software
 from tunewright.memory.states import states
 
@@ -143,6 +144,8 @@ def estimate(
         "weight_gradient_buffers": weight_gradient_buffers(problem, batch, table, _head_matrix(problem, batch, head)),
         "workspace": np.asarray(exists * constants.workspace_bytes, dtype=np.float64),
     }
+    if is_eager(problem):
+        items |= _after_the_loss(items)
     # the optimizer steps when everything that comes and goes is gone: only what exceeds that raises the peak
     items["optimizer_step"] = np.maximum(items["optimizer_step"] - _changing(items), 0.0)
     items |= _outside_allocation(items, batch, table, constants)
@@ -160,7 +163,9 @@ def _activation_items(
 ) -> dict[str, FloatArray]:
     """Return saved activations by part, and what recomputation brings back."""
     saved = saved_bytes(problem, batch, degrees, software)
-    flying = in_flight(batch, table.max_ranks, degrees.num_micro_batches, constants)
+    flash = saved_bytes(problem, batch, degrees, DEFAULT) if not software.flash_attention else saved
+    read_by_weights = total(flash.dense, "whole") / total(saved.dense, "whole")
+    flying = in_flight(batch, table.max_ranks, degrees.num_micro_batches, constants, read_by_weights)
     kept = activations(batch, table, saved, flying, on_rank(table, table.head_rank()))
     return {**kept.by_part, "recomputed_unit": kept.working_unit}
 
@@ -178,6 +183,13 @@ def _dispatch_items(
         "dispatch_transient": transient,
         "layer_gradients": np.maximum(gradients - transient, 0.0),
     }
+
+
+def _after_the_loss(items: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    """Return what one layer's backward adds to the loss's peak, which is over by then."""
+    excess = np.maximum(items["recomputed_unit"] + items["layer_gradients"] - items["logits"], 0.0)
+    gradients = np.minimum(items["layer_gradients"], excess)
+    return {"layer_gradients": gradients, "recomputed_unit": excess - gradients}
 
 
 def _head_matrix(problem: TuningProblem, batch: ConfigBatch, head: FloatArray) -> FloatArray:

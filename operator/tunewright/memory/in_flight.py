@@ -3,7 +3,8 @@
 Closed forms of each schedule in units of a micro batch of the whole rank (all its chunks). Sources: Narayanan et al.
 2021 (arXiv 2104.04473) for 1F1B and interleaving, Qi et al. 2024 for the zero-bubble (2401.10241) and V-shaped
 (2405.15362) schedules. A micro batch whose input gradient is done, but not its weight gradient, counts
-`weight_gradient_share`.
+`weight_gradient_share`; less where attention keeps its scores, which no weight gradient reads. H2's scheduler fills its
+limit of 2P - 1 with further forward passes, so that there the share does not matter.
 """
 
 import numpy as np
@@ -13,11 +14,16 @@ from tunewright.memory.constants import MemoryConstants
 
 
 def in_flight(
-    batch: ConfigBatch, max_ranks: int, num_micro_batches: IntArray, constants: MemoryConstants
+    batch: ConfigBatch,
+    max_ranks: int,
+    num_micro_batches: IntArray,
+    constants: MemoryConstants,
+    read_by_weights: FloatArray | float = 1.0,
 ) -> FloatArray:
     """Return micro batches in flight, shape (rows, max_ranks), 0 where a row has no such rank.
 
     A schedule never holds more than the step has, so every form is capped by the number of micro batches.
+    `read_by_weights` is the part of a layer's saved bytes that flash attention keeps too, per row.
     """
     stages = batch.pipeline_parallel_size[:, None]
     rank = np.arange(max_ranks)[None, :]
@@ -25,7 +31,7 @@ def in_flight(
     forms = {
         "1f1b": stages - rank,
         "interleaved-1f1b": _interleaved(batch, rank),
-        "zero-bubble-h1": (stages - rank) + rank * share,
+        "zero-bubble-h1": (stages - rank) + rank * share * np.reshape(read_by_weights, (-1, 1)),
         "zero-bubble-h2": (2 * stages - 1 - 2 * rank) + 2 * rank * share,
         "zero-bubble-v": stages,
         "v-half": (stages + 2) // 2,

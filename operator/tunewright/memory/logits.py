@@ -32,11 +32,17 @@ def logits_bytes(
     return peak, elements * element_bytes * waiting * passes
 
 
+def is_eager(problem: TuningProblem) -> bool:
+    """Whether torch computes loss and layers, so that the loss's tensors are gone when the layers run backward."""
+    return problem.implementation == "torch" or problem.backend == "torchtitan"
+
+
 def _peak_bytes(problem: TuningProblem, batch: ConfigBatch, constants: MemoryConstants) -> FloatArray:
     """Bytes per logit at the worst moment of the loss, per row."""
     fp32 = batch.is_("precision", "fp32")
-    if problem.implementation == "torch" or problem.backend == "torchtitan":
-        return np.full(len(batch), constants.eager_logit_bytes)
+    if is_eager(problem):
+        parallel = (problem.backend == "torchtitan") & (batch.tensor_parallel_size > 1)
+        return np.where(parallel, constants.eager_split_logit_bytes, constants.eager_logit_bytes)
     fused = np.where(fp32, 2 * constants.fused_logit_bytes, constants.fused_logit_bytes)
     unfused = np.where(fp32, constants.unfused_fp32_logit_bytes, constants.unfused_logit_bytes)
     return np.where(batch.cross_entropy_fusion == 1, fused, unfused)

@@ -17,6 +17,8 @@ class Software:
     flash_attention: bool = True
     """False: probabilities and their dropout are kept, and the hidden dropout masks that GPT training had at the time
     (Korthikanti et al. 2022, arXiv 2205.05198, section 4)."""
+    compiled_layers: bool = False
+    """torch.compile of each layer (torchtitan): results that no backward reads are not kept."""
     gradient_bytes: float = 4.0
     """Main gradient of a parameter, accumulated in fp32; 2 in half precision, Megatron's default under fp16."""
     master_bytes: float = 4.0

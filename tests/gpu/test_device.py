@@ -1,0 +1,84 @@
+"""A real profile on an accelerator, when there is one: layer times against the roofline, memory against the model.
+
+Run alone with `make gpu-check`; never needed for green.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tunewright.adapters.trials.local import LocalTrials
+from tunewright.domain.catalog_loader import shipped_catalog
+from tunewright.domain.config_batch import ConfigBatch
+from tunewright.domain.hardware import Accelerator, Cluster
+from tunewright.domain.problem import TuningProblem
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.engine.requests import config_digest
+from tunewright.performance.compute import analytic_layer_times
+from tunewright.ports import TrialObservation
+from tunewright.trial_protocol.identity import TrialIdentity
+from tunewright.trial_protocol.request import ExpectedDevice, TrialRequest
+
+pytestmark = pytest.mark.gpu
+
+
+def preset_of_this_machine() -> Accelerator:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA or ROCm device")
+    name = torch.cuda.get_device_name(0).lower()
+    catalog = shipped_catalog()
+    found = [preset for preset in catalog.accelerators if preset.split("-")[0] in name.replace(" ", "")]
+    if not found:
+        pytest.skip(f"no preset for {name}")
+    return catalog.accelerator(found[-1])
+
+
+async def profiled(request: TrialRequest, folder: Path) -> TrialObservation:
+    trials = LocalTrials(folder)
+    await trials.start(request)
+    try:
+        while True:
+            (seen,) = await trials.observe()
+            if seen.state == "finished":
+                return seen
+            await asyncio.sleep(0.2)
+    finally:
+        await trials.close()
+
+
+async def test_a_profile_of_llama_3_8b_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    accelerator = preset_of_this_machine()
+    network = shipped_catalog().default_network_for(accelerator.name)
+    problem = TuningProblem(
+        model=shipped_catalog().model("llama-3-8b"),
+        sequence_length=4096,
+        global_batch_size=8,
+        backend="builtin",
+        implementation="torch",
+        cluster=Cluster(nodes=1, gpus_per_node=1, accelerator=accelerator, network=network),
+    )
+    config = TrainingConfig(precision="bf16")
+    request = TrialRequest(
+        identity=TrialIdentity(
+            run_uid=f"gpu-{os.getpid()}", trial="t0001", attempt=1, kind="profile", config_digest=config_digest(config)
+        ),
+        problem=problem,
+        config=config,
+        device=ExpectedDevice(preset=accelerator.name, vendor=accelerator.vendor, count=1),
+    )
+    seen = await profiled(request, tmp_path)
+    assert seen.report is not None, seen.message
+    assert seen.report.profile is not None, seen.message
+    layer = seen.report.profile.dense_layer
+    assert layer is not None
+    roofline = analytic_layer_times(problem, ConfigBatch.of([config]))
+    with capsys.disabled():
+        print(f"\n{seen.report.device}")
+        print(f"forward {layer.forward.seconds * 1e3:.3f} ms, model {roofline.dense_forward[0] * 1e3:.3f} ms")
+        print(f"input gradient {layer.backward_input.seconds * 1e3:.3f} ms", end=", ")
+        print(f"model {roofline.dense_backward_input[0] * 1e3:.3f} ms")
+        print(f"saved bytes {seen.report.profile.saved_bytes_per_layer}, peak {seen.report.profile.peak_memory_bytes}")
+    assert layer.forward.seconds > 0
