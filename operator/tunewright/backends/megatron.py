@@ -8,9 +8,15 @@ import shlex
 from collections.abc import Iterable
 
 from tunewright.backends.megatron_model import model_arguments
-from tunewright.domain.pipeline_layout import layers_per_rank
+from tunewright.domain.config_batch import ConfigBatch
+from tunewright.domain.pipeline_layout import StageTable, layers_per_rank, layers_per_stage, virtual_stage
 from tunewright.domain.problem import TuningProblem
-from tunewright.domain.training_config import EVEN_LAYOUT, ZERO_BUBBLE_SCHEDULES, TrainingConfig
+from tunewright.domain.training_config import (
+    EVEN_LAYOUT,
+    V_SHAPED_SCHEDULES,
+    ZERO_BUBBLE_SCHEDULES,
+    TrainingConfig,
+)
 from tunewright.errors import InvalidInput
 
 Argument = tuple[str, *tuple[str, ...]]
@@ -70,25 +76,45 @@ def _degrees(problem: TuningProblem, config: TrainingConfig) -> Iterable[Argumen
 def _layout(problem: TuningProblem, config: TrainingConfig) -> Iterable[Argument]:
     if config.pipeline_layout == EVEN_LAYOUT:
         return
-    ranks, chunks = config.pipeline_parallel_size, config.virtual_pipeline_parallel_size
-    counts = layers_per_rank(problem.model.num_layers, ranks, chunks, config.pipeline_layout)
-    if counts is None:
-        raise InvalidInput.of("pipelineLayout", config.pipeline_layout, "does not fit the model's layers")
-    if len(set(counts[1:-1])) <= 1:
-        yield ("--decoder-first-pipeline-num-layers", str(counts[0]))
-        yield ("--decoder-last-pipeline-num-layers", str(counts[-1]))
+    edges = edge_layers(problem, config)
+    if edges is not None:
+        yield ("--decoder-first-pipeline-num-layers", str(edges[0]))
+        yield ("--decoder-last-pipeline-num-layers", str(edges[1]))
     else:
-        yield ("--pipeline-model-parallel-layout", layout_cells(counts, chunks))
+        yield ("--pipeline-model-parallel-layout", layout_cells(stage_layers(problem, config)))
 
 
-def layout_cells(counts: tuple[int, ...], chunks: int) -> str:
+def edge_layers(problem: TuningProblem, config: TrainingConfig) -> tuple[int, int] | None:
+    """Return the layers of the first and the last rank where all others are alike, which two arguments can say."""
+    ranks, chunks = config.pipeline_parallel_size, config.virtual_pipeline_parallel_size
+    layout = config.pipeline_layout
+    if layers_per_stage(problem.model.num_layers, ranks, chunks, layout) is not None:
+        return None
+    counts = layers_per_rank(problem.model.num_layers, ranks, chunks, layout)
+    if counts is None:
+        raise InvalidInput.of("pipelineLayout", layout, "does not fit the model's layers")
+    v_shaped = config.pipeline_schedule in V_SHAPED_SCHEDULES
+    return None if v_shaped or len(set(counts[1:-1])) > 1 else (counts[0], counts[-1])
+
+
+def stage_layers(problem: TuningProblem, config: TrainingConfig) -> tuple[int, ...]:
+    """Return the layers of every virtual stage in the model's order."""
+    table = StageTable.of(problem.model, ConfigBatch.of([config]))
+    layers = (table.dense + table.moe)[0]
+    ranks, chunks = layers.shape
+    v_shaped = config.pipeline_schedule in V_SHAPED_SCHEDULES
+    places = [(rank, chunk) for rank in range(ranks) for chunk in range(chunks)]
+    in_order = sorted(places, key=lambda place: virtual_stage(place[0], place[1], ranks, v_shaped))
+    return tuple(int(layers[place]) for place in in_order)
+
+
+def layout_cells(stages: tuple[int, ...]) -> str:
     """Return Megatron's layout string: one cell per virtual stage, `E` the embedding, `t` a layer, `L` the loss.
 
-    >>> layout_cells((2, 3, 2, 1), 1)
+    >>> layout_cells((2, 3, 2, 1))
     'Ett|ttt|tt|tL'
     """
-    cells = ["t" * (count // chunks) for _ in range(chunks) for count in counts]
-    return "|".join(["E" + cells[0], *cells[1:-1], cells[-1] + "L"] if len(cells) > 1 else [f"E{cells[0]}L"])
+    return f"E{'|'.join('t' * count for count in stages)}L"
 
 
 def _recomputation(config: TrainingConfig) -> Iterable[Argument]:

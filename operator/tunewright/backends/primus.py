@@ -8,8 +8,7 @@ from typing import Any
 
 import yaml
 
-from tunewright.backends.megatron import layout_cells
-from tunewright.domain.pipeline_layout import layers_per_rank
+from tunewright.backends.megatron import edge_layers, layout_cells, stage_layers
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import EVEN_LAYOUT, TrainingConfig
 from tunewright.errors import InvalidInput
@@ -96,13 +95,11 @@ def _schedule(config: TrainingConfig) -> dict[str, Any]:
 def _layout(problem: TuningProblem, config: TrainingConfig) -> dict[str, Any]:
     if config.pipeline_layout == EVEN_LAYOUT:
         return {}
-    ranks, chunks = config.pipeline_parallel_size, config.virtual_pipeline_parallel_size
-    counts = layers_per_rank(problem.model.num_layers, ranks, chunks, config.pipeline_layout)
-    if counts is None:
-        raise InvalidInput.of("pipelineLayout", config.pipeline_layout, "does not fit the model's layers")
-    if len(set(counts[1:-1])) <= 1:
-        return {"decoder_first_pipeline_num_layers": counts[0], "decoder_last_pipeline_num_layers": counts[-1]}
-    return {"pipeline_model_parallel_layout": layout_cells(counts, chunks)}
+    edges = edge_layers(problem, config)
+    if edges is not None:
+        return {"decoder_first_pipeline_num_layers": edges[0], "decoder_last_pipeline_num_layers": edges[1]}
+    # cells in the model's order: Primus reads those of V schedules down the ranks and up again
+    return {"pipeline_model_parallel_layout": layout_cells(stage_layers(problem, config))}
 
 
 def _recomputation(config: TrainingConfig) -> dict[str, Any]:
@@ -129,6 +126,7 @@ def _optimizer(config: TrainingConfig) -> dict[str, Any]:
     return {
         "use_distributed_optimizer": config.optimizer == "distributed",
         "use_torch_fsdp2": config.optimizer == "fsdp2",
+        **({"gradient_accumulation_fusion": False} if config.optimizer == "fsdp2" else {}),
         "overlap_grad_reduce": config.overlap_grad_reduce,
         "overlap_param_gather": config.overlap_param_gather,
         "cross_entropy_loss_fusion": config.cross_entropy_fusion,

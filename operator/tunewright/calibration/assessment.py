@@ -50,11 +50,12 @@ def _assessed(row: MeasuredRow) -> AssessedRow:
     batch = ConfigBatch.of([row.config])
     seconds = float(estimate(row.problem, batch, software=row.software).step_seconds[0])
     width = float(np.exp(interval_half_width(row.problem, batch)[0]))
-    memory = estimate_memory(row.problem, batch)
+    memory = estimate_memory(row.problem, batch, software=row.memory_software)
     totals = {
         "allocated": memory.allocated_bytes,
         "reserved": memory.reserved_bytes,
         "device": memory.device_bytes,
+        "unstated-paper": memory.allocated_bytes,
     }
     known = row.memory_bytes is not None and row.memory_kind in MEMORY_KINDS
     return AssessedRow(

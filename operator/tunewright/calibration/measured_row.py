@@ -4,9 +4,12 @@ from dataclasses import dataclass
 
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
+from tunewright.memory.software import DEFAULT as PLAIN_MEMORY
+from tunewright.memory.software import Software as MemorySoftware
 from tunewright.performance.software import Software
 
-MEMORY_KINDS = ("allocated", "reserved", "device")
+MEMORY_KINDS = ("allocated", "reserved", "device", "unstated-paper")
+"""What a memory figure may mean; a paper that does not say is compared with what is allocated."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class MeasuredRow:
     memory_kind: str
     notes: tuple[str, ...] = ()
     """What was derived or assumed."""
+    memory_software: MemorySoftware = PLAIN_MEMORY
 
     @property
     def family(self) -> str:

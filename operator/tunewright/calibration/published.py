@@ -10,6 +10,7 @@ from tunewright.calibration.architecture import architecture_of
 from tunewright.calibration.columns import Row, integer, number, text
 from tunewright.calibration.layout import balanced_layout, single_layer_chunks
 from tunewright.calibration.measured_row import MeasuredRow, Unusable
+from tunewright.calibration.memory_stack import memory_software_of
 from tunewright.calibration.recomputation import recomputation_of
 from tunewright.calibration.stack import (
     backend_of,
@@ -27,6 +28,7 @@ from tunewright.domain.training_config import TrainingConfig, default_recompute_
 from tunewright.errors import InvalidInput
 from tunewright.memory.estimate import estimate as estimate_memory
 from tunewright.memory.fit import fit
+from tunewright.memory.software import Software as MemorySoftware
 from tunewright.performance.flops import model_flops_per_step
 
 _DEVICES = {"h100-96gb-500w": "h100-96gb"}
@@ -67,8 +69,9 @@ def published_row(row: Row, catalog: Catalog) -> MeasuredRow:
     precision = _known(row, "precision", _PRECISIONS)
     problem = _problem(row, model, cluster, precision)
     config, more = _config(row, problem)
-    config, again = _with_recomputation(row, problem, config)
-    software, stack = software_of(row, config)
+    memory_software, memory_stack = memory_software_of(row, problem)
+    config, again = _with_recomputation(row, problem, config, memory_software)
+    software, stack = software_of(row, problem, config)
     seconds, derived = _step_seconds(row, problem)
     memory = number(row, "mem_gb_measured")
     if seconds is None and memory is None:
@@ -87,7 +90,8 @@ def published_row(row: Row, catalog: Catalog) -> MeasuredRow:
         step_seconds=seconds if text(row, "scored") != "memory" else None,
         memory_bytes=memory * 1e9 if memory is not None else None,
         memory_kind=text(row, "memory_kind"),
-        notes=(*notes, *more, *again, *stack, *derived),
+        notes=(*notes, *more, *again, *stack, *memory_stack, *derived),
+        memory_software=memory_software,
     )
 
 
@@ -211,7 +215,7 @@ def _pipeline(row: Row, model: ModelArchitecture, pipeline: int) -> tuple[str, i
 
 
 def _with_recomputation(
-    row: Row, problem: TuningProblem, config: TrainingConfig
+    row: Row, problem: TuningProblem, config: TrainingConfig, software: MemorySoftware
 ) -> tuple[TrainingConfig, tuple[str, ...]]:
     """Add the stated recomputation; where none is stated, the least that fits, since the configuration ran."""
     stated = text(row, "recompute")
@@ -223,7 +227,7 @@ def _with_recomputation(
     selective = {"recompute_granularity": "selective", "recompute_modules": modules}
     for more in ({}, selective, {"recompute_granularity": "full"}):
         candidate = TrainingConfig.parse(config.model_dump() | more, "row")
-        if fit(problem, estimate_memory(problem, ConfigBatch.of([candidate]))).fits[0]:
+        if fit(problem, estimate_memory(problem, ConfigBatch.of([candidate]), software=software)).fits[0]:
             name = more.get("recompute_granularity", "none")
             return candidate, notes if not more else (f"recomputation not stated: {name}, the least that fits",)
     return chosen, notes

@@ -6,6 +6,7 @@ Called by `published`. Every rule is a property of a release or a technique, nev
 from tunewright.calibration.columns import Row, text
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import ZERO_BUBBLE_SCHEDULES, TrainingConfig
+from tunewright.performance.placement import domain_size
 from tunewright.performance.software import Software
 
 _SHARDED = ("fsdp", "hsdp", "zero3")
@@ -44,17 +45,20 @@ def dispatcher_of(row: Row, problem: TuningProblem) -> tuple[str, tuple[str, ...
     return "all-to-all", ("dispatcher not stated: all-to-all",)
 
 
-def software_of(row: Row, config: TrainingConfig) -> tuple[Software, tuple[str, ...]]:
+def software_of(row: Row, problem: TuningProblem, config: TrainingConfig) -> tuple[Software, tuple[str, ...]]:
     """Return the mechanisms of a row's stack, with notes on those that no column states."""
     overlap = text(row, "overlap").split("+")
     old = not text(row, "software") and text(row, "gpu").startswith("A100")
     split = config.pipeline_schedule in ZERO_BUBBLE_SCHEDULES and not _is_primus(row)
+    hidden = _is_nemo(row) and _sends_between_domains(problem, config)
     graphs = _is_nemo(row) and _release(row) >= _GRAPHS_SINCE
     notes = []
     if old:
         notes.append("Megatron-LM before FlashAttention and before overlapped tensor collectives")
     if split:
         notes.append("optimizer with post-validation, as the zero-bubble runner has")
+    if hidden:
+        notes.append("dispatch between nodes beside the other micro batch's compute, as interleaved NeMo recipes")
     if graphs:
         notes.append("layers captured in CUDA graphs, as NeMo's recipes from 26.06 on")
     return Software(
@@ -62,8 +66,14 @@ def software_of(row: Row, config: TrainingConfig) -> tuple[Software, tuple[str, 
         captured_graphs=graphs,
         post_validation=split,
         overlaps_tensor="tp" in overlap or (_is_nemo(row) and "no-tp" not in overlap and "none" not in overlap),
-        overlaps_expert="ep" in overlap,
+        overlaps_expert="ep" in overlap or hidden,
     ), tuple(notes)
+
+
+def _sends_between_domains(problem: TuningProblem, config: TrainingConfig) -> bool:
+    """Whether experts are spread over nodes under an interleaved schedule, which that overlap needs."""
+    inside = config.expert_parallel_size * config.expert_tensor_parallel_size <= domain_size(problem.cluster)
+    return config.virtual_pipeline_parallel_size > 1 and not inside
 
 
 def _is_primus(row: Row) -> bool:

@@ -16,7 +16,7 @@ from tunewright.performance.software import Software
 
 _VOCABULARY = 51200
 """GPT-2's 50,257, padded."""
-_DEVICE = "a100-80gb"
+_DEVICE, _NETWORK = "a100-80gb", "infiniband-4x200g"
 _NOTES = (
     "full recomputation, as the study's validation configurations",
     "attention before FlashAttention, replicated optimizer, no overlap",
@@ -47,7 +47,7 @@ def vtrain_row(row: Row, catalog: Catalog, index: int) -> MeasuredRow:
         group=(model.name, problem.sequence_length, gpus, problem.global_batch_size),
         problem=problem,
         config=_config(row, problem),
-        software=Software(flash_attention=False, overlaps_tensor=False),
+        software=Software(flash_attention=False, sequence_parallel=False, overlaps_tensor=False),
         step_seconds=milliseconds / 1e3,
         memory_bytes=None,
         memory_kind="",
@@ -83,7 +83,7 @@ def _cluster(gpus: int, catalog: Catalog) -> Cluster:
         nodes=gpus // per_node,
         gpus_per_node=per_node,
         accelerator=catalog.accelerator(_DEVICE),
-        network=catalog.default_network_for(_DEVICE),
+        network=catalog.network(_NETWORK),
     )
 
 

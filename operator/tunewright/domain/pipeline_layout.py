@@ -6,7 +6,7 @@ the ranks: rank `r` holds virtual stages `r` and `2P - 1 - r`, so that embedding
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,10 @@ class StageTable:
 
     def per_rank(self) -> tuple[IntArray, IntArray]:
         """Return dense and MoE layers of every row and rank, shape (rows, ranks)."""
+        return self._per_rank
+
+    @cached_property
+    def _per_rank(self) -> tuple[IntArray, IntArray]:
         return self.dense.sum(axis=2)[self.index], self.moe.sum(axis=2)[self.index]
 
     def head_rank(self) -> IntArray:
@@ -102,16 +106,11 @@ class StageTable:
     def of(cls, model: ModelArchitecture, batch: ConfigBatch) -> "StageTable":
         """Lay out the model for every distinct pipeline shape of the batch."""
         v_shaped = batch.is_("pipeline_schedule", *V_SHAPED_SCHEDULES)
-        keys = np.stack(
-            [
-                batch.pipeline_parallel_size,
-                batch.virtual_pipeline_parallel_size,
-                v_shaped.astype(np.int64),
-                batch.columns["pipeline_layout"],
-            ],
-            axis=1,
-        )
-        unique, index = np.unique(keys, axis=0, return_inverse=True)
+        ranks, chunks = batch.pipeline_parallel_size, batch.virtual_pipeline_parallel_size
+        layout = batch.columns["pipeline_layout"]
+        keys = ((ranks * (chunks.max(initial=0) + 1) + chunks) * 2 + v_shaped) * len(batch.layouts) + layout
+        _, first, index = np.unique(keys, return_index=True, return_inverse=True)
+        unique = np.stack([ranks, chunks, v_shaped.astype(np.int64), layout], axis=1)[first]
         tables = [_table(model, *(int(part) for part in key[:3]), batch.layouts[int(key[3])]) for key in unique]
         return cls(
             index=index.reshape(-1).astype(np.int64),

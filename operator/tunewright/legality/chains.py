@@ -15,6 +15,7 @@ from tunewright.legality import (
     pipeline_rules,
     precision_rules,
     sequence_rules,
+    torchtitan_rules,
     training_rules,
 )
 from tunewright.legality.rule import Rule, rule
@@ -37,14 +38,15 @@ _EVERYWHERE: tuple[Rule, ...] = (
     rule(sequence_rules.sequence_parallel_divides_slice),
     rule(sequence_rules.sequence_fits_position_table),
     rule(training_rules.zero_bubble_excludes_recompute),
-    rule(training_rules.selective_recompute_names_modules),
-    rule(training_rules.recompute_modules_exist),
     rule(training_rules.full_recompute_fits_chunk),
-    rule(training_rules.fsdp2_needs_one_stage),
-    rule(training_rules.fsdp2_needs_whole_expert_layers),
     rule(precision_rules.precision_is_in_device),
     rule(precision_rules.fp8_widths_are_whole_blocks),
     rule(precision_rules.fp8_rows_are_whole_blocks),
+)
+
+_MODULES: tuple[Rule, ...] = (
+    rule(training_rules.selective_recompute_names_modules),
+    rule(training_rules.recompute_modules_exist),
 )
 
 _SPLIT_SEQUENCES: tuple[Rule, ...] = (
@@ -61,17 +63,22 @@ _DEEPEP: tuple[Rule, ...] = (
 
 _MEGATRON_CORE: tuple[Rule, ...] = (
     *_EVERYWHERE,
+    *_MODULES,
     *_SPLIT_SEQUENCES,
     *_DEEPEP,
     rule(group_rules.tensor_fits_key_value_heads),
+    rule(pipeline_rules.inner_stages_hold_layers),
     rule(pipeline_rules.interleaving_needs_whole_groups),
     rule(training_rules.gather_overlap_needs_distributed_optimizer),
     rule(training_rules.gather_overlap_needs_reduce_overlap),
+    rule(training_rules.fsdp2_needs_one_stage),
+    rule(training_rules.fsdp2_needs_whole_expert_layers),
     rule(training_rules.fsdp2_needs_untied_embeddings),
 )
 
 _TORCH_PIPELINE: tuple[Rule, ...] = (
     rule(group_rules.tensor_divides_key_value_heads),
+    rule(pipeline_rules.every_stage_holds_layers),
     rule(pipeline_rules.schedule_is_in_torch),
     rule(pipeline_rules.torch_1f1b_fills_pipeline),
     rule(pipeline_rules.torch_interleaving_needs_whole_rounds),
@@ -98,9 +105,13 @@ RULES: Mapping[Backend, tuple[Rule, ...]] = {
         *_DEEPEP,
         *_TORCH_PIPELINE,
         rule(expert_rules.expert_tensor_is_one_or_tensor),
+        rule(torchtitan_rules.weights_are_sharded_or_replicated),
+        rule(torchtitan_rules.selective_recompute_is_by_operation),
+        rule(torchtitan_rules.full_recompute_is_by_layer),
     ),
     "builtin": (
         *_EVERYWHERE,
+        *_MODULES,
         *_TORCH_PIPELINE,
         rule(sequence_rules.context_is_one),
         rule(expert_rules.expert_tensor_is_one),

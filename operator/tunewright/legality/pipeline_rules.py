@@ -32,6 +32,16 @@ def layout_fits_layers(context: RuleContext) -> Finding:
     return Finding(context.largest_chunk == 0, message)
 
 
+def inner_stages_hold_layers(context: RuleContext) -> Finding:
+    """Every virtual stage holds a layer, but the first may hold the embedding alone, and the last the loss."""
+    return _empty_stages(context, slice(1, -1), "first and last, which hold embedding and loss")
+
+
+def every_stage_holds_layers(context: RuleContext) -> Finding:
+    """Every virtual stage holds a layer."""
+    return _empty_stages(context, slice(None), "none")
+
+
 def schedule_fixes_virtual_pipeline(context: RuleContext) -> Finding:
     """V is 2 in V-shaped schedules, at least 2 when interleaved, and 1 otherwise."""
     batch, virtual = context.batch, context.batch.virtual_pipeline_parallel_size
@@ -137,6 +147,20 @@ def pipeline_is_filled(context: RuleContext) -> Finding:
         return _micro_batches(context, row, f"leaves some of the {pipeline[row]} pipeline ranks idle")
 
     return Finding(context.has_whole_steps & (count < pipeline), message)
+
+
+def _empty_stages(context: RuleContext, stages: slice, exempt: str) -> Finding:
+    """Only explicit lists can have an empty stage."""
+    batch = context.batch
+    empty = np.array(["0" in layout.split(",")[stages] for layout in batch.layouts], dtype=bool)
+
+    def message(row: int) -> str:
+        return (
+            f"pipelineLayout {batch.layout_names[row]}: stages without a layer ({exempt} excepted) cannot be launched; "
+            "move a layer there or use even"
+        )
+
+    return Finding(empty[batch.columns["pipeline_layout"]], message)
 
 
 def _schedule_among(context: RuleContext, schedules: tuple[str, ...]) -> Finding:

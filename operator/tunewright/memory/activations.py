@@ -14,7 +14,7 @@ from tunewright.domain.degrees import Degrees
 from tunewright.domain.pipeline_layout import StageTable
 from tunewright.domain.problem import TuningProblem
 from tunewright.memory import activations_torch, activations_torchtitan, activations_transformer_engine
-from tunewright.memory.saved_bytes import PARTS, LayerBytes, SavedBytes, total
+from tunewright.memory.saved_bytes import PARTS, SavedBytes, total
 from tunewright.memory.software import Software
 
 RECOMPUTE_INPUTS = "recompute_inputs"
@@ -48,9 +48,7 @@ def activations(
     `in_flight` counts micro batches of a whole rank; `heads` counts output layers by rank, both (rows, ranks).
     """
     kept = _kept_layers(batch, table)
-    by_part = {
-        part: in_flight * (kept.dense * _kept(saved.dense, part) + kept.moe * _kept(saved.moe, part)) for part in PARTS
-    }
+    by_part = {part: in_flight * _kept_by_rank(kept, saved, part) for part in PARTS}
     by_part[RECOMPUTE_INPUTS] = in_flight * kept.units * saved.layer_input[:, None]
     by_part[HEAD] = in_flight * heads * saved.head[:, None]
     return Activations(by_part, _working_unit(batch, table, saved, kept))
@@ -66,12 +64,24 @@ class _KeptLayers:
     recomputed_moe: IntArray
     units: IntArray
 
+    def take(self, rows: IntArray) -> "_KeptLayers":
+        """Select rows."""
+        return _KeptLayers(**{name: column[rows] for name, column in vars(self).items()})
+
 
 def _kept_layers(batch: ConfigBatch, table: StageTable) -> _KeptLayers:
-    dense, moe = table.dense[table.index], table.moe[table.index]
-    full = batch.is_("recompute_granularity", "full")[:, None, None]
-    block = batch.is_("recompute_method", "block")[:, None, None]
-    count = batch.recompute_num_layers[:, None, None]
+    """Count on one row of each distinct layout and recomputation, of which there are few."""
+    full, block = batch.is_("recompute_granularity", "full"), batch.is_("recompute_method", "block")
+    count = np.where(full, batch.recompute_num_layers, 1)
+    kinds = ((table.index * 2 + full) * 2 + block) * (count.max(initial=1) + 1) + count
+    _, first, index = np.unique(kinds, return_index=True, return_inverse=True)
+    layouts = table.index[first]
+    return _count_layers(table.dense[layouts], table.moe[layouts], full[first], block[first], count[first]).take(index)
+
+
+def _count_layers(dense: IntArray, moe: IntArray, full: BoolArray, block: BoolArray, count: IntArray) -> _KeptLayers:
+    """Count from layers of shape (rows, ranks, chunks) and the recomputation of each row."""
+    full, block, count = full[:, None, None], block[:, None, None], count[:, None, None]
     layers = dense + moe
     recomputed = np.where(full, np.where(block, np.minimum(count, layers), layers), 0)
     recomputed_dense = np.minimum(recomputed, dense)  # dense layers lead, so the first n of a chunk take them first
@@ -85,8 +95,11 @@ def _kept_layers(batch: ConfigBatch, table: StageTable) -> _KeptLayers:
     )
 
 
-def _kept(layer: LayerBytes, part: str) -> FloatArray:
-    return layer[part].kept[:, None] if part in layer else np.zeros((1, 1))
+def _kept_by_rank(kept: _KeptLayers, saved: SavedBytes, part: str) -> FloatArray:
+    """Bytes of one part in the kept layers of a micro batch, (rows, ranks); most parts are of one kind of layer."""
+    kinds = ((kept.dense, saved.dense), (kept.moe, saved.moe))
+    present = [layers * layer[part].kept[:, None] for layers, layer in kinds if part in layer]
+    return present[0] + present[1] if len(present) > 1 else present[0] if present else np.zeros(kept.dense.shape)
 
 
 def _working_unit(batch: ConfigBatch, table: StageTable, saved: SavedBytes, kept: _KeptLayers) -> FloatArray:

@@ -2,9 +2,9 @@
 `activations`.
 
 torchtitan's selective checkpointing works on operations, not on modules: a layer keeps its input, the results of
-attention, of reduce-scatters and of every second matrix product (the first, the third, ...), and computes the rest again
-(`torchtitan/distributed/activation_checkpoint.py`, policy `op`). Grouped expert products are computed again. Eager, the
-policy keeps the last product too, which nobody reads; compiled layers do not.
+attention, of reduce-scatters and of every second matrix product (the first, the third, ...), and computes the rest
+again (`torchtitan/distributed/activation_checkpoint.py`, policy `op`). Grouped expert products are computed again.
+Eager, the policy keeps the last product too, which nobody reads; compiled layers do not.
 """
 
 import numpy as np

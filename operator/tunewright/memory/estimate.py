@@ -68,17 +68,17 @@ class MemoryEstimate:
     @cached_property
     def allocated_by_rank(self) -> FloatArray:
         """Peak bytes of live tensors, shape (rows, ranks)."""
-        return _sum([self.by_kind[kind] for kind in ALLOCATED_KINDS])
+        return _sum([self.items[name] for kind in ALLOCATED_KINDS for name in KINDS[kind]])
 
     @cached_property
     def reserved_by_rank(self) -> FloatArray:
         """Allocated bytes and the allocator's slack, shape (rows, ranks)."""
-        return self.allocated_by_rank + self.by_kind["slack"]
+        return self.allocated_by_rank + self.items["slack"]
 
     @cached_property
     def device_by_rank(self) -> FloatArray:
         """Reserved bytes and what lies outside the allocator, shape (rows, ranks)."""
-        return self.reserved_by_rank + self.by_kind["context"]
+        return self.reserved_by_rank + self.items["context"] + self.items["collectives"]
 
     @cached_property
     def worst_rank(self) -> IntArray:
@@ -134,7 +134,7 @@ def estimate(
     table = StageTable.of(problem.model, batch)
     exists = table.rank_exists()
     head = on_rank(table, table.head_rank())
-    peak, waiting = logits_bytes(problem, batch, degrees, constants)
+    peak, waiting = logits_bytes(problem, batch, degrees, constants, software)
     items: dict[str, FloatArray] = {
         **vars(states(problem, batch, degrees, table, constants, software)),
         **_activation_items(problem, batch, degrees, table, constants, software),
@@ -163,9 +163,12 @@ def _activation_items(
 ) -> dict[str, FloatArray]:
     """Return saved activations by part, and what recomputation brings back."""
     saved = saved_bytes(problem, batch, degrees, software)
-    flash = saved_bytes(problem, batch, degrees, DEFAULT) if not software.flash_attention else saved
-    read_by_weights = total(flash.dense, "whole") / total(saved.dense, "whole")
-    flying = in_flight(batch, table.max_ranks, degrees.num_micro_batches, constants, read_by_weights)
+    read: FloatArray | float = 1.0
+    if not software.flash_attention:
+        read = total(saved_bytes(problem, batch, degrees, DEFAULT).dense, "whole") / total(saved.dense, "whole")
+    flying = in_flight(batch, table.max_ranks, degrees.num_micro_batches, constants, read)
+    if software.offloads_activations:
+        flying = np.minimum(flying, 1.0 / batch.virtual_pipeline_parallel_size[:, None])
     kept = activations(batch, table, saved, flying, on_rank(table, table.head_rank()))
     return {**kept.by_part, "recomputed_unit": kept.working_unit}
 
@@ -223,5 +226,7 @@ def _worst(by_rank: FloatArray) -> FloatArray:
 
 
 def _sum(arrays: list[FloatArray]) -> FloatArray:
-    total: FloatArray = np.sum(np.stack(arrays), axis=0)
+    total: FloatArray = arrays[0].copy()
+    for array in arrays[1:]:
+        total += array
     return total

@@ -7,7 +7,7 @@ help. Tight: it fits, but either lies within another such margin of that limit, 
 
 from dataclasses import dataclass
 
-from tunewright.domain.config_batch import BoolArray
+from tunewright.domain.config_batch import BoolArray, FloatArray
 from tunewright.domain.problem import TuningProblem
 from tunewright.memory.estimate import ALLOCATED_KINDS, MemoryEstimate
 from tunewright.units import format_gib
@@ -61,8 +61,19 @@ class FitVerdict:
 def fit(problem: TuningProblem, estimate: MemoryEstimate) -> FitVerdict:
     """Compare an estimate with the accelerator's usable memory and the problem's safety margin."""
     capacity = problem.cluster.accelerator.hbm_capacity_bytes
-    margin = problem.memory_safety_margin_percent / 100
-    limit = capacity * (1 - margin)
-    fits = estimate.allocated_bytes <= limit
-    near = (estimate.allocated_bytes > capacity * (1 - 2 * margin)) | (estimate.device_bytes > capacity)
-    return FitVerdict(fits=fits, tight=fits & near, limit_bytes=limit, capacity_bytes=capacity, estimate=estimate)
+    fits, tight = fits_and_tight(problem, estimate.allocated_bytes, estimate.device_bytes)
+    return FitVerdict(fits, tight, _limit(problem), capacity, estimate)
+
+
+def fits_and_tight(
+    problem: TuningProblem, allocated_bytes: FloatArray, device_bytes: FloatArray
+) -> tuple[BoolArray, BoolArray]:
+    """Return which rows fit, and which of those are tight, from the totals of their worst ranks."""
+    limit, capacity = _limit(problem), problem.cluster.accelerator.hbm_capacity_bytes
+    fits = allocated_bytes <= limit
+    near = (allocated_bytes > 2 * limit - capacity) | (device_bytes > capacity)
+    return fits, fits & near
+
+
+def _limit(problem: TuningProblem) -> float:
+    return problem.cluster.accelerator.hbm_capacity_bytes * (1 - problem.memory_safety_margin_percent / 100)

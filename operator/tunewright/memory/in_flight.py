@@ -10,6 +10,7 @@ limit of 2P - 1 with further forward passes, so that there the share does not ma
 import numpy as np
 
 from tunewright.domain.config_batch import ConfigBatch, FloatArray, IntArray
+from tunewright.domain.training_config import PIPELINE_SCHEDULES
 from tunewright.memory.constants import MemoryConstants
 
 
@@ -25,22 +26,43 @@ def in_flight(
     A schedule never holds more than the step has, so every form is capped by the number of micro batches.
     `read_by_weights` is the part of a layer's saved bytes that flash attention keeps too, per row.
     """
+    first, index = _distinct(batch, read_by_weights)
+    share = constants.weight_gradient_share * np.broadcast_to(read_by_weights, len(batch))[first]
+    held = _uncapped(batch.take(first), max_ranks, share[:, None], constants.weight_gradient_share)[index]
+    exists = np.arange(max_ranks)[None, :] < batch.pipeline_parallel_size[:, None]
+    capped: FloatArray = np.minimum(held, num_micro_batches[:, None]) * exists
+    return capped
+
+
+def _distinct(batch: ConfigBatch, read_by_weights: FloatArray | float) -> tuple[IntArray, IntArray]:
+    """Return one row of each distinct pipeline, of which there are few, and the pipeline of every row."""
+    if np.ndim(read_by_weights):
+        return np.arange(len(batch)), np.arange(len(batch))
+    shape = batch.pipeline_parallel_size * (batch.virtual_pipeline_parallel_size.max(initial=0) + 1)
+    shape = (shape + batch.virtual_pipeline_parallel_size) * len(PIPELINE_SCHEDULES)
+    _, first, index = np.unique(shape + batch.pipeline_schedule, return_index=True, return_inverse=True)
+    return first, index
+
+
+def _uncapped(batch: ConfigBatch, max_ranks: int, share: FloatArray, refilled: float) -> FloatArray:
+    """Return what each schedule would hold in an endless step.
+
+    `share` is the part of a micro batch that W still needs, `refilled` what H2 fills it up to.
+    """
     stages = batch.pipeline_parallel_size[:, None]
     rank = np.arange(max_ranks)[None, :]
-    share = constants.weight_gradient_share
     forms = {
         "1f1b": stages - rank,
         "interleaved-1f1b": _interleaved(batch, rank),
-        "zero-bubble-h1": (stages - rank) + rank * share * np.reshape(read_by_weights, (-1, 1)),
-        "zero-bubble-h2": (2 * stages - 1 - 2 * rank) + 2 * rank * share,
+        "zero-bubble-h1": (stages - rank) + rank * share,
+        "zero-bubble-h2": (2 * stages - 1 - 2 * rank) + 2 * rank * refilled,
         "zero-bubble-v": stages,
         "v-half": (stages + 2) // 2,
         "v-min": (stages + 4) // 3,
     }
     masks = [batch.is_("pipeline_schedule", name)[:, None] for name in forms]
-    uncapped = np.select(masks, [np.broadcast_to(form, (len(batch), max_ranks)) for form in forms.values()])
-    capped = np.minimum(uncapped, num_micro_batches[:, None])
-    return np.where(rank < stages, capped, 0).astype(np.float64)
+    held: FloatArray = np.select(masks, [np.broadcast_to(form, (len(batch), max_ranks)) for form in forms.values()])
+    return held
 
 
 def _interleaved(batch: ConfigBatch, rank: IntArray) -> FloatArray:

@@ -19,6 +19,16 @@ class Software:
     (Korthikanti et al. 2022, arXiv 2205.05198, section 4)."""
     compiled_layers: bool = False
     """torch.compile of each layer (torchtitan): results that no backward reads are not kept."""
+    offloads_activations: bool = False
+    """Saved activations wait in host memory; the chunk at work is on the device."""
+    float32_weights: bool = False
+    """Weights are stored in fp32 and cast where they are used (PyTorch's FSDP with mixed precision), so that Adam
+    keeps no copy. torchtitan always does."""
+    in_place_loss: bool | None = None
+    """Whether a fused loss writes the gradient over the logits, as Transformer Engine's does; Megatron's `native` one
+    does not. None: what this project's launch arguments ask for, Transformer Engine's under Primus alone."""
+    fp8_weights: bool = False
+    """The fp8 casts of linear weights are kept instead of, not beside, their bf16 values (`fp8_param_gather`)."""
     gradient_bytes: float = 4.0
     """Main gradient of a parameter, accumulated in fp32; 2 in half precision, Megatron's default under fp16."""
     master_bytes: float = 4.0

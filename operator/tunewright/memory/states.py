@@ -18,6 +18,7 @@ from tunewright.domain.hardware import Accelerator
 from tunewright.domain.pipeline_layout import StageTable
 from tunewright.domain.problem import TuningProblem
 from tunewright.memory.constants import MemoryConstants
+from tunewright.memory.logits import is_eager
 from tunewright.memory.placement import PlacedParameters, place_parameters
 from tunewright.memory.software import Software
 
@@ -53,37 +54,53 @@ def states(
     """Return the states of every rank."""
     placed = place_parameters(problem, batch, table)
     element = np.where(batch.is_("precision", "fp32"), 4.0, 2.0)
-    wide = batch.is_("precision", "fp32") | (problem.backend == "torchtitan")
+    wide = batch.is_("precision", "fp32") | software.float32_weights | (problem.backend == "torchtitan")
     optimizer = np.where(wide, 0.0, software.master_bytes) + 2 * software.moment_bytes
     shards = _over_data_ranks(problem, batch, degrees, placed)
     everything = placed.dense + placed.experts
     fsdp = batch.is_("optimizer", "fsdp2")
-    held = np.where(fsdp[:, None], shards.total, everything)
+    held = np.where(fsdp[:, None], shards.total, everything) if fsdp.any() else everything
     optimized = np.where(batch.is_("optimizer", "replicated")[:, None], everything, shards.total)
-    at_work = fsdp[:, None] * table.rank_exists()
-    whole = _stays_whole(problem, batch)
-    gathered = np.where(whole, everything, _gathered(placed, constants.fsdp_gathered_layers)[:, None])
-    unreduced = np.where(whole, everything * 4.0, (_gathered(placed, 1) * _reduced_bytes(problem, element))[:, None])
+    gathered, unreduced = _at_work(problem, batch, table, placed, element, constants)
+    casts = _cast_bytes(problem, batch, degrees, software)
     return States(
-        weights=held * np.where(wide, 4.0, element)[:, None],
-        weight_casts=placed.linear * _cast_bytes(problem, batch, degrees)[:, None],
-        gathered_weights=gathered * element[:, None] * at_work,
+        weights=held * np.where(wide, 4.0, element)[:, None] - _replaced(batch, placed, software),
+        weight_casts=placed.linear * casts[:, None],
+        gathered_weights=gathered,
         gradients=held * software.gradient_bytes,
-        unreduced_gradients=unreduced * at_work,
+        unreduced_gradients=unreduced,
         optimizer=optimized * optimizer[:, None],
         optimizer_step=np.maximum(shards.dense, shards.experts) * software.step_bytes,
     )
 
 
-def _stays_whole(problem: TuningProblem, batch: ConfigBatch) -> BoolArray:
-    """Return where FSDP2 does not shard a stage's weights again after each micro batch, shape (rows, 1)."""
-    whole: BoolArray = ((problem.backend == "torchtitan") & (batch.pipeline_parallel_size > 1))[:, None]
-    return whole
+def _replaced(batch: ConfigBatch, placed: PlacedParameters, software: Software) -> FloatArray | float:
+    """Bf16 values of linear weights that are kept in fp8 alone."""
+    if not software.fp8_weights:
+        return 0.0
+    return placed.linear * (2.0 * (batch.is_("precision", "fp8", "mxfp8") & ~batch.is_("optimizer", "fsdp2")))[:, None]
 
 
-def _reduced_bytes(problem: TuningProblem, element: FloatArray) -> FloatArray:
-    """Bytes of a gradient in its reduction: torchtitan's are widened to fp32 before."""
-    return np.full_like(element, 4.0) if problem.backend == "torchtitan" else element
+def _at_work(
+    problem: TuningProblem,
+    batch: ConfigBatch,
+    table: StageTable,
+    placed: PlacedParameters,
+    element: FloatArray,
+    constants: MemoryConstants,
+) -> tuple[FloatArray, FloatArray]:
+    """Return what FSDP2 gathers, and the gradients that it has not reduced yet; torchtitan reduces them in fp32."""
+    fsdp = batch.is_("optimizer", "fsdp2")
+    if not fsdp.any():
+        return np.zeros(placed.dense.shape), np.zeros(placed.dense.shape)
+    torchtitan = problem.backend == "torchtitan"
+    everything = placed.dense + placed.experts
+    whole = (torchtitan & (batch.pipeline_parallel_size > 1))[:, None]
+    gathered = np.where(whole, everything, _gathered(placed, constants.fsdp_gathered_layers)[:, None])
+    unreduced = np.where(whole, everything, _gathered(placed, 1)[:, None])
+    exists = fsdp[:, None] * table.rank_exists()
+    reduced = np.full_like(element, 4.0) if torchtitan else element
+    return gathered * element[:, None] * exists, unreduced * reduced[:, None] * exists
 
 
 @dataclass(frozen=True)
@@ -96,9 +113,7 @@ class _Shards:
         return self.dense + self.experts
 
 
-def _over_data_ranks(
-    problem: TuningProblem, batch: ConfigBatch, degrees: Degrees, placed: PlacedParameters
-) -> _Shards:
+def _over_data_ranks(problem: TuningProblem, batch: ConfigBatch, degrees: Degrees, placed: PlacedParameters) -> _Shards:
     """Return parameters per rank after sharding over D·C (experts over the expert data ranks)."""
     stage = batch.tensor_parallel_size * batch.pipeline_parallel_size
     data_and_context = np.maximum(problem.world_size // stage, 1)
@@ -114,18 +129,18 @@ def _gathered(placed: PlacedParameters, layers: int) -> FloatArray:
     return whole
 
 
-def _cast_bytes(problem: TuningProblem, batch: ConfigBatch, degrees: Degrees) -> FloatArray:
+def _cast_bytes(problem: TuningProblem, batch: ConfigBatch, degrees: Degrees, software: Software) -> FloatArray:
     """Return bytes of cached fp8 copies per linear weight, per row.
 
     One byte, and one more for the column-wise copy that mxfp8 and GEMMs without transposed operands need. With a
-    single micro batch there is nothing to reuse; our own program casts at every use.
+    single micro batch there is nothing to reuse; torch programs cast at every use.
     """
-    if problem.implementation == "torch":
+    if is_eager(problem):
         return np.zeros(len(batch))
     column_wise = not _multiplies_any_layout(problem.cluster.accelerator)
     fp8: BoolArray = batch.is_("precision", "fp8")
     per_weight = np.where(batch.is_("precision", "mxfp8"), 2.0, np.where(fp8, 1.0 + column_wise, 0.0))
-    cached: FloatArray = per_weight * (degrees.num_micro_batches > 1)
+    cached: FloatArray = per_weight * ((degrees.num_micro_batches > 1) | software.fp8_weights)
     return cached
 
 

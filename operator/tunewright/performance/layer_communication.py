@@ -35,12 +35,20 @@ class LayerCommunication:
 
 
 def dense_layer_communication(
-    problem: TuningProblem, batch: ConfigBatch, groups: Groups, collectives: Collectives
+    problem: TuningProblem,
+    batch: ConfigBatch,
+    groups: Groups,
+    collectives: Collectives,
+    *,
+    sequence_parallel: bool = True,
 ) -> LayerCommunication:
     """Return the collectives of a layer with a dense MLP."""
     shapes, element = Shapes.of(problem, batch), _element_bytes(batch)
     attention = _attention_half(problem.model, shapes, groups.tensor, collectives, element)
+    if not sequence_parallel:
+        attention = _without_second_gather(attention)
     mlp = _tensor_half(shapes.tokens * problem.model.hidden_size * element, groups.tensor, collectives)
+    mlp = mlp if sequence_parallel else _without_second_gather(mlp)
     full = batch.is_("recompute_granularity", "full")
     again = full * (attention.forward + mlp.forward) + batch.recomputes("mlp") * mlp.forward
     context = _context(problem, batch, groups.context, collectives)
@@ -59,7 +67,12 @@ def dense_layer_communication(
 
 
 def moe_layer_communication(
-    problem: TuningProblem, batch: ConfigBatch, groups: Groups, collectives: Collectives
+    problem: TuningProblem,
+    batch: ConfigBatch,
+    groups: Groups,
+    collectives: Collectives,
+    *,
+    sequence_parallel: bool = True,
 ) -> LayerCommunication:
     """Return the collectives of a MoE layer: half of a dense layer's, shared experts, dispatch and combine."""
     dense = dense_layer_communication(problem, batch, groups, collectives)
@@ -100,6 +113,11 @@ def _tensor_half(size_bytes: FloatArray, group: Group, collectives: Collectives)
     """One column- and one row-parallel linear: all-gather and reduce-scatter; backward gathers the input again."""
     gather, scatter = collectives.all_gather(group, size_bytes), collectives.reduce_scatter(group, size_bytes)
     return _Half(gather + scatter, 2.0 * gather + scatter)
+
+
+def _without_second_gather(half: _Half) -> _Half:
+    """Unsplit inputs need not be gathered again for the weight gradient: backward repeats forward's all-reduce."""
+    return _Half(half.forward, half.forward)
 
 
 def _attention_half(

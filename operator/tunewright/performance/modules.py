@@ -11,6 +11,9 @@ from tunewright.domain.problem import TuningProblem
 from tunewright.performance import flops
 from tunewright.performance.gemm import Device
 
+_SOCKET_DEVICES = 4
+"""Devices that hang on one of the two processors of an 8-device node."""
+
 _PASSES_OF_NORM = 5.0
 """Tensors of width H that a norm and its residual sum read or write: x, y, and three of the sum."""
 
@@ -118,7 +121,8 @@ class LayerParts:
     def norms(self) -> ModuleTimes:
         """Return the full-width norms with their residual sums and the rotation of queries and keys."""
         model, shapes = self._model, self._shapes
-        widths = model.norms_per_layer * _PASSES_OF_NORM * model.hidden_size * shapes.token_share
+        tokens = shapes.token_share if self._device.software.sequence_parallel else shapes.tokens
+        widths = model.norms_per_layer * _PASSES_OF_NORM * model.hidden_size * tokens
         heads = model.num_attention_heads + model.num_key_value_heads
         rotated = 2.0 * heads * model.head_dim * shapes.tokens / shapes.tensor
         return self._elementwise(widths + rotated)
@@ -178,8 +182,13 @@ class LayerParts:
         """Return the host's time to launch a layer's forward pass, and what routed experts add to it."""
         batch, efficiency = self._device.batch, self._device.efficiency
         runs = 0.0 if self._device.software.captured_graphs or self._device.accelerator.vendor == "cpu" else 1.0
-        layer = np.full(len(batch), runs * efficiency.host_seconds_per_layer)
-        return layer, runs * self._waits_for_counts() * efficiency.host_seconds_per_expert_layer
+        spans = batch.tensor_parallel_size > _SOCKET_DEVICES
+        wider = np.where(spans, efficiency.host_across_sockets, 1.0)
+        layer = runs * efficiency.host_seconds_per_layer * wider
+        routed = self._waits_for_counts() * efficiency.host_seconds_per_expert_layer
+        scaled = batch.is_("precision", "mxfp8") * efficiency.host_seconds_per_block_scaled_expert
+        experts = self._model.experts.num_experts if self._model.experts else 0
+        return layer, runs * (routed + scaled * experts / batch.expert_parallel_size)
 
     def experts(self) -> ModuleTimes:
         """Return the grouped products of a rank's routed experts, without their activation."""

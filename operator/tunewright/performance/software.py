@@ -13,6 +13,9 @@ class Software:
 
     flash_attention: bool = True
     """False: scores and probabilities go through device memory, as before FlashAttention (Korthikanti et al. 2022)."""
+    sequence_parallel: bool = True
+    """Norms and dropouts are split over the tensor group; False: every tensor rank repeats them, and an all-reduce
+    takes the place of the all-gather and the reduce-scatter, with nothing gathered again (Shoeybi et al. 2019)."""
     captured_graphs: bool = False
     """Kernels of a layer are launched as CUDA or HIP graphs, so the host no longer limits small layers."""
     post_validation: bool = False

@@ -62,7 +62,13 @@ class StepModel:
 
     @cached_property
     def _dense(self) -> LayerSeconds:
-        communication = dense_layer_communication(self.problem, self.batch, self._groups, self.collectives)
+        communication = dense_layer_communication(
+            self.problem,
+            self.batch,
+            self._groups,
+            self.collectives,
+            sequence_parallel=self.software.sequence_parallel,
+        )
         return LayerSeconds.of("dense", self.times, communication, self.shares)
 
     @cached_property

@@ -69,16 +69,21 @@ def _default_values(problem: TuningProblem) -> dict[str, Values]:
         "expert_tensor_parallel_size": (1,),
         "micro_batch_size": MICRO_BATCH_SIZES,
         "recompute_granularity": RECOMPUTE_GRANULARITIES,
-        "recompute_modules": (modules_text(default_recompute_modules(model)),),
+        "recompute_modules": (_modules(problem),),
         "recompute_method": ("uniform",),
         "recompute_num_layers": (1,),
         "moe_dispatcher": MOE_DISPATCHERS if model.is_moe else ("all-to-all",),
         "pipeline_schedule": PIPELINE_SCHEDULES,
         "pipeline_layout": (EVEN_LAYOUT, SHORTER_EDGES_LAYOUT),
         "precision": (problem.precision,),
-        "optimizer": ("distributed",),
+        "optimizer": ("fsdp2" if problem.backend == "torchtitan" else "distributed",),
         "cross_entropy_fusion": (problem.backend in FUSED_LOSS_BACKENDS,),
     }
+
+
+def _modules(problem: TuningProblem) -> str:
+    """What `selective` recomputes; torchtitan's works on operations and names no modules."""
+    return "" if problem.backend == "torchtitan" else modules_text(default_recompute_modules(problem.model))
 
 
 def _checked(field: str, values: Values) -> Values:

@@ -19,6 +19,7 @@ from tunewright.domain.value import Value
 from tunewright.memory.estimate import estimate as estimate_memory
 from tunewright.memory.fit import FitVerdict
 from tunewright.memory.fit import fit as judge_memory
+from tunewright.memory.screening import screen
 from tunewright.performance.profile_key import profile_groups, profile_key
 from tunewright.performance.step import estimate as estimate_step
 from tunewright.search.axis_values import Values
@@ -209,12 +210,11 @@ def _estimates(problem: TuningProblem, batch: ConfigBatch) -> dict[str, FloatArr
     if not len(batch):
         empty = np.zeros(0)
         return dict.fromkeys(("fits", "tight", "allocated_bytes", "tokens_per_second_per_gpu", "total"), empty)
-    memory = estimate_memory(problem, batch)
-    verdict = judge_memory(problem, memory)
+    memory = screen(problem, batch)
     step = estimate_step(problem, batch)
     return {
-        "fits": verdict.fits.astype(np.float64),
-        "tight": verdict.tight.astype(np.float64),
+        "fits": memory.fits.astype(np.float64),
+        "tight": memory.tight.astype(np.float64),
         "allocated_bytes": memory.allocated_bytes,
         "tokens_per_second_per_gpu": step.tokens_per_second_per_gpu,
         **step.parts,

@@ -12,6 +12,7 @@ from tunewright.legality import RULES, judge
 
 Change = dict[str, object]
 NO_OVERLAP: Change = {"overlap_grad_reduce": False, "overlap_param_gather": False}
+FSDP2: Change = {"optimizer": "fsdp2", **NO_OVERLAP}
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Row:
     note: str = ""
 
     def config(self, change: Change) -> TrainingConfig:
-        return TrainingConfig.parse({**(self.shared or {}), **change})
+        own = FSDP2 if self.problem.backend == "torchtitan" else {}
+        return TrainingConfig.parse({**own, **(self.shared or {}), **change})
 
 
 T, P, V, C = (
@@ -38,7 +40,6 @@ E, ET, B = "expert_parallel_size", "expert_tensor_parallel_size", "micro_batch_s
 SCHEDULE, RECOMPUTE, MODULES = "pipeline_schedule", "recompute_granularity", "recompute_modules"
 DEEPEP: Change = {"moe_dispatcher": "deepep"}
 ALL_TO_ALL: Change = {"moe_dispatcher": "all-to-all"}
-FSDP2: Change = {"optimizer": "fsdp2", **NO_OVERLAP}
 MIXTRAL = "mixtral-8x7b"
 
 ROWS = [
@@ -105,6 +106,20 @@ ROWS = [
         {P: 4, V: 2, "pipeline_layout": "8,8,8,6"},
         shared={SCHEDULE: "interleaved-1f1b"},
         note="chunks",
+    ),
+    Row(
+        "inner-stages-hold-layers",
+        a_problem(),
+        {"pipeline_layout": "8,0,8,16"},
+        {"pipeline_layout": "0,16,16,0"},
+        shared={P: 2, V: 2, SCHEDULE: "interleaved-1f1b"},
+    ),
+    Row(
+        "every-stage-holds-layers",
+        a_problem(backend="torchtitan"),
+        {"pipeline_layout": "0,16,8,8"},
+        {"pipeline_layout": "4,12,8,8"},
+        shared={P: 2, V: 2, SCHEDULE: "interleaved-1f1b"},
     ),
     Row("schedule-fixes-virtual-pipeline", a_problem(), {P: 2, V: 2}, {P: 2, V: 1}, note="1f1b"),
     Row(
@@ -208,6 +223,26 @@ ROWS = [
         {MODULES: ["mlp", "moe_act"]},
         {MODULES: ["mlp"]},
         shared={RECOMPUTE: "selective"},
+    ),
+    Row(
+        "selective-recompute-is-by-operation",
+        a_problem(backend="torchtitan"),
+        {MODULES: ["mlp"]},
+        {MODULES: []},
+        shared={RECOMPUTE: "selective"},
+    ),
+    Row(
+        "full-recompute-is-by-layer",
+        a_problem(backend="torchtitan"),
+        {"recompute_num_layers": 2},
+        {"recompute_num_layers": 1},
+        shared={RECOMPUTE: "full"},
+    ),
+    Row(
+        "weights-are-sharded-or-replicated",
+        a_problem(backend="torchtitan"),
+        {"optimizer": "distributed"},
+        {"optimizer": "replicated"},
     ),
     Row(
         "full-recompute-fits-chunk",

@@ -1,0 +1,46 @@
+"""What a row's columns say about the memory of its software stack. Called by `published`.
+
+Like `stack`, each rule is a property of a release, a recipe or a number format, never of one row's figure.
+"""
+
+from dataclasses import replace
+
+from tunewright.calibration.columns import Row, text
+from tunewright.domain.problem import TuningProblem
+from tunewright.memory.software import OPTIMIZER_PRECISIONS, Software
+
+_NARROW_RECIPES = ("megatron-bridge", "nemo-25", "nemo-26")
+"""Stacks whose recipes of DeepSeek's family step with bf16 gradients and moments (Megatron-Bridge, `recipes`)."""
+_HALF_GRADIENTS = ("nemo-24",)
+"""NeMo's own distributed Adam reduced gradients in bf16, and its fp8 runs kept weights in fp8 alone (`fp8_params`)."""
+
+
+def memory_software_of(row: Row, problem: TuningProblem) -> tuple[Software, tuple[str, ...]]:
+    """Return the mechanisms that fill memory, with notes on those that no column states."""
+    name = text(row, "software")
+    old = not name and text(row, "gpu").startswith("A100")
+    software, notes = _optimizer(row, problem)
+    if old and text(row, "precision") in ("fp16", "bf16/fp16"):
+        software = replace(software, gradient_bytes=2.0)
+        notes = (*notes, "gradients not stated: fp16, Megatron-LM's default under fp16")
+    if name.startswith(_HALF_GRADIENTS):
+        software = replace(software, gradient_bytes=2.0, fp8_weights=True)
+        notes = (*notes, "NeMo of 2024: bf16 gradients, weights in fp8 alone where the run is fp8")
+    return replace(
+        software,
+        flash_attention=not old,
+        compiled_layers=name == "torchtitan-compile",
+        float32_weights=name.startswith(("torchtitan", "llm-foundry")),
+        offloads_activations="activation offload" in text(row, "source_note"),
+        in_place_loss=not old,
+    ), notes
+
+
+def _optimizer(row: Row, problem: TuningProblem) -> tuple[Software, tuple[str, ...]]:
+    stated = text(row, "optimizer_precision")
+    if stated in OPTIMIZER_PRECISIONS and stated:
+        return OPTIMIZER_PRECISIONS[stated], ()
+    latent_experts = problem.model.is_moe and problem.model.latent_attention is not None
+    if latent_experts and text(row, "software").startswith(_NARROW_RECIPES):
+        return OPTIMIZER_PRECISIONS["bf16-grads+moments"], ("optimizer not stated: bf16 gradients and moments",)
+    return Software(), ()
