@@ -33,7 +33,8 @@ COPY --from=operator-environment /opt/tunewright /opt/tunewright
 ENV PATH=/opt/tunewright/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
-    HOME=/tmp
+    HOME=/tmp \
+    USER=tunewright
 USER 65532:65532
 ENTRYPOINT ["tunewright"]
 CMD ["operator"]

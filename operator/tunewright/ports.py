@@ -34,6 +34,12 @@ class Trials(Protocol):
     async def start(self, request: TrialRequest) -> None:
         """Start one attempt. Starting the same attempt again changes nothing."""
 
+    async def adopt(self, request: TrialRequest) -> None:
+        """Take over an attempt that an earlier process started and that is not observed: never run it again.
+
+        From then on it is observed: by what is left of it, or as finished with NodeLost.
+        """
+
     async def observe(self) -> Sequence[TrialObservation]:
         """Return every attempt of this run that is known, finished ones included until they are forgotten."""
 
@@ -78,6 +84,3 @@ class Clock(Protocol):
 
     def seconds(self) -> float:
         """Return seconds since the epoch."""
-
-    def seconds_of(self, timestamp: str) -> float:
-        """Return the seconds since the epoch of a timestamp that `now` returned."""

@@ -46,3 +46,12 @@ def format_seconds(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def format_speed(tokens_per_second: float) -> str:
+    """Print a throughput without decimals that nobody measured.
+
+    >>> format_speed(38824.2), format_speed(12.34)
+    ('38824', '12.3')
+    """
+    return f"{tokens_per_second:.0f}" if tokens_per_second >= 100 else f"{tokens_per_second:.3g}"

@@ -19,7 +19,7 @@ from tunewright_trial.training import Training
 
 def measure(request: TrialRequest, place: Place, device: torch.device) -> Measured:
     """Run the job on all ranks; the result is the same on each of them."""
-    layout = Layout.of(request.config, place.world)
+    layout = Layout.of(request.config, request.problem.model, place.world)
     with joined(place, device):
         training = Training.prepare(request, layout, place.rank, device)
         results = [_step(training, number, place) for number in range(request.warmup_steps + request.steps)]
@@ -43,7 +43,7 @@ def _step(training: Training, number: int, place: Place) -> tuple[float, float]:
     seconds, (loss, squares) = time_call(training.device, lambda: training.step(number))
     slowest = _highest([seconds], training.device)[0]
     loss, squares = _summed([loss, squares], training.device)
-    loss /= training.layout.data * training.layout.tensor
+    loss /= training.layout.stage_ranks
     if place.rank == 0:
         line = f"step {number} loss {loss:.7f} gradient norm {math.sqrt(squares):.7f} seconds {slowest:.6f}"
         print(line, file=sys.stderr, flush=True)

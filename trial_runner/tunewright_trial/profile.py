@@ -47,7 +47,7 @@ def profile_context(request: TrialRequest, device: torch.device) -> LayerContext
         device=device,
         tensor=Split(config.tensor_parallel_size),
         expert=Split(config.expert_parallel_size),
-        expert_tensor_size=config.expert_tensor_parallel_size,
+        expert_tensor=Split(config.expert_tensor_parallel_size),
         routing_imbalance=problem.routing_imbalance,
         recompute=recompute_policy(config),
     )

@@ -83,13 +83,15 @@ def time_collectives(
 def _group_shapes(request: TrialRequest) -> dict[str, tuple[int, int]]:
     """Return size and stride of every group, in Megatron's rank order: tensor, context, expert, data, pipeline."""
     config, world = request.config, request.problem.world_size
-    inner = config.tensor_parallel_size * config.context_parallel_size
+    tensor, context = config.tensor_parallel_size, config.context_parallel_size
     expert = config.expert_parallel_size * config.expert_tensor_parallel_size
     stage = max(world // config.pipeline_parallel_size, 1)
     return {
-        "tensor": (config.tensor_parallel_size, 1),
+        "tensor": (tensor, 1),
+        "context": (context, tensor),
         "expert": (config.expert_parallel_size, config.expert_tensor_parallel_size),
-        "data": (max(stage // inner, 1), inner),
+        "expert tensor": (config.expert_tensor_parallel_size, 1),
+        "data": (max(stage // tensor, 1), tensor),
         "expert data": (max(stage // expert, 1) if request.problem.model.is_moe else 1, expert),
         "pipeline": (config.pipeline_parallel_size, stage),
     }
@@ -103,7 +105,10 @@ def _messages(request: TrialRequest, context: LayerContext, counts: ParameterCou
     wanted: list[tuple[str, Operation, int]] = [
         ("tensor", "all-gather", hidden),
         ("tensor", "reduce-scatter", hidden),
+        ("context", "send-receive", _ring_bytes(context)),
         ("expert", "all-to-all", own * visits),
+        ("expert tensor", "all-gather", own * visits * context.expert_tensor.size),
+        ("expert tensor", "reduce-scatter", own * visits * context.expert_tensor.size),
         ("pipeline", "send-receive", own),
         *_gradient_messages(request, context, counts),
     ]
@@ -113,6 +118,18 @@ def _messages(request: TrialRequest, context: LayerContext, counts: ParameterCou
         for group, operation, size in wanted
         if shapes[group][0] > 1 and size > 0
     ]
+
+
+def _ring_bytes(context: LayerContext) -> int:
+    """Return the bytes of keys and values that one context rank sends to the next."""
+    model, latent = context.model, context.model.latent_attention
+    width = 2 * model.num_key_value_heads * model.head_dim
+    if latent is not None:
+        width = model.num_attention_heads * (
+            latent.unrotated_head_dim + latent.rotated_head_dim + latent.value_head_dim
+        )
+    tokens = context.sequence_slice * context.micro_batch_size
+    return tokens * width * context.dtype.itemsize // context.tensor.size
 
 
 def _gradient_messages(
@@ -148,7 +165,10 @@ def _time(
     once, _ = time_call(device, run)
     count = _agreed(repetitions(steps, once, 0.1, 10), device)
     samples = [time_call(device, run)[0] for _ in range(count)]
-    return CollectiveTiming(operation=message.operation, ranks=ranks, bytes=elements * 4, timing=median_timing(samples))
+    pair = message.operation == "send-receive"
+    return CollectiveTiming(
+        operation=message.operation, ranks=2 if pair else ranks, bytes=elements * 4, timing=median_timing(samples)
+    )
 
 
 def _agreed(count: int, device: torch.device) -> int:

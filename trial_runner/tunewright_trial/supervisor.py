@@ -94,6 +94,8 @@ def preloads(request: TrialRequest) -> list[str]:
         modules.append("torch._dynamo")  # torch.utils.checkpoint imports it at its first call
     if config.pipeline_parallel_size > 1 and request.identity.kind == "measure":
         modules.append("tunewright_trial.parallel.schedules")
+    if config.optimizer == "fsdp2" and request.identity.kind == "measure":
+        modules.append("tunewright_trial.parallel.fully_sharded")
     return modules
 
 

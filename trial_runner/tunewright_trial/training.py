@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from tunewright.domain.model_architecture import ModelArchitecture
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.failures import unsupported
@@ -14,7 +13,7 @@ from tunewright_trial.layers.parameters import initialise
 from tunewright_trial.layers.recompute import RecomputePolicy
 from tunewright_trial.number_format import dtype_of
 from tunewright_trial.parallel.layout import Groups, Layout
-from tunewright_trial.parallel.optimizer import Optimizer
+from tunewright_trial.parallel.optimizer import BucketOptimizer, Optimizer
 from tunewright_trial.parallel.pipeline import RunBatch, batch_runner, build_chunks
 
 
@@ -25,6 +24,7 @@ class Training:
     request: TrialRequest
     layout: Layout
     data_rank: int
+    positions: torch.Tensor
     device: torch.device
     run_batch: RunBatch
     optimizer: Optimizer
@@ -33,16 +33,15 @@ class Training:
     def prepare(cls, request: TrialRequest, layout: Layout, rank: int, device: torch.device) -> "Training":
         """Build this rank's chunks, groups and optimizer, with the weights that every layout starts from."""
         config = request.config
-        _check_runs(request.problem.model, config)
+        _check_runs(request)
         groups = Groups.create(layout, rank)
-        context = _context(request, groups, device)
+        context = training_context(request, groups, device)
         chunks = build_chunks(context, config, groups.pipeline.rank)
         whole = nn.ModuleList(chunk for _, chunk in chunks)
         initialise(whole, request.seed)
-        sharded = config.optimizer == "distributed"
-        optimizer = Optimizer(whole, groups.tensor, groups.data, groups.expert_data, sharded)
+        optimizer = _optimizer(config, whole, groups, device)
         runner = batch_runner(context, config, chunks, groups.pipeline, micro_batches_of(request, layout))
-        return cls(request, layout, groups.data.rank, device, runner, optimizer)
+        return cls(request, layout, layout.data_rank(rank), context.positions, device, runner, optimizer)
 
     def step(self, number: int) -> tuple[float, float]:
         """Train one step; return this rank's loss and its part of the squared gradient norm."""
@@ -58,7 +57,7 @@ class Training:
         shape = (problem.global_batch_size, problem.sequence_length + 1)
         batch = torch.randint(problem.model.vocabulary_size, shape, generator=generator)
         mine = batch.chunk(self.layout.data)[self.data_rank].to(self.device)
-        return mine[:, :-1].contiguous(), mine[:, 1:].contiguous()
+        return mine[:, self.positions], mine[:, self.positions + 1]
 
 
 def micro_batches_of(request: TrialRequest, layout: Layout) -> int:
@@ -79,26 +78,46 @@ def recompute_policy(config: TrainingConfig) -> RecomputePolicy:
     )
 
 
-def _context(request: TrialRequest, groups: Groups, device: torch.device) -> LayerContext:
+def training_context(request: TrialRequest, groups: Groups, device: torch.device) -> LayerContext:
+    """Return the shapes of one rank, with splits whose values really travel."""
     problem, config = request.problem, request.config
     return LayerContext(
         model=problem.model,
         sequence_length=problem.sequence_length,
-        sequence_slice=problem.sequence_length,
+        sequence_slice=problem.sequence_length // config.context_parallel_size,
         micro_batch_size=config.micro_batch_size,
         dtype=dtype_of(config.precision),
         device=device,
         tensor=groups.tensor,
+        context=groups.context,
         expert=groups.expert,
+        expert_tensor=groups.expert_tensor,
         recompute=recompute_policy(config),
     )
 
 
-def _check_runs(model: ModelArchitecture, config: TrainingConfig) -> None:
+def _optimizer(config: TrainingConfig, whole: nn.ModuleList, groups: Groups, device: torch.device) -> Optimizer:
     if config.optimizer == "fsdp2":
-        raise unsupported("optimizer fsdp2 is not measured by this runner: use distributed or replicated")
+        from tunewright_trial.parallel.fully_sharded import FullyShardedOptimizer  # slow to import
+
+        return FullyShardedOptimizer(whole[0], groups.copies(), device)
+    sharded = config.optimizer == "distributed"
+    return BucketOptimizer(whole, groups.copies(), sharded, groups.data.size)
+
+
+def _check_runs(request: TrialRequest) -> None:
+    model, config = request.problem.model, request.config
+    context, length = config.context_parallel_size, request.problem.sequence_length
     if model.num_multi_token_prediction_layers:
         raise unsupported("multi-token prediction is not measured by this runner: use the primus backend")
+    if config.optimizer == "fsdp2" and config.pipeline_parallel_size * config.expert_parallel_size > 1:
+        raise unsupported("optimizer fsdp2 needs pipelineParallelSize 1 and expertParallelSize 1: use distributed")
+    if config.optimizer == "fsdp2" and config.expert_tensor_parallel_size > 1:
+        raise unsupported("optimizer fsdp2 needs expertTensorParallelSize 1: use distributed")
+    if context > 1 and length % (2 * context):
+        raise unsupported(f"contextParallelSize {context}: sequenceLength {length} must be a multiple of {2 * context}")
+    if context > 1 and model.sliding_window:
+        raise unsupported("contextParallelSize > 1 needs full attention, the model has a sliding window: use 1")
     check_dispatcher(config)
 
 

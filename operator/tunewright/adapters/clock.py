@@ -14,7 +14,3 @@ class SystemClock:
     def seconds(self) -> float:
         """Return seconds since the epoch."""
         return time.time()
-
-    def seconds_of(self, timestamp: str) -> float:
-        """Return the seconds since the epoch of a timestamp that `now` returned."""
-        return datetime.fromisoformat(timestamp).timestamp()

@@ -11,8 +11,9 @@ from tunewright.memory.software import OPTIMIZER_PRECISIONS, Software
 
 _NARROW_RECIPES = ("megatron-bridge", "nemo-25", "nemo-26")
 """Stacks whose recipes of DeepSeek's family step with bf16 gradients and moments (Megatron-Bridge, `recipes`)."""
-_HALF_GRADIENTS = ("nemo-24",)
-"""NeMo's own distributed Adam reduced gradients in bf16, and its fp8 runs kept weights in fp8 alone (`fp8_params`)."""
+_HALF_GRADIENTS = ("nemo-", "mlperf")
+"""NVIDIA's performance runs reduce gradients in bf16, and keep weights in fp8 alone where they compute in fp8
+(Megatron-Bridge, `scripts/performance`: `grad_reduce_in_fp32` off; its fp8 recipes: `fp8_param_gather` on)."""
 
 
 def memory_software_of(row: Row, problem: TuningProblem) -> tuple[Software, tuple[str, ...]]:
@@ -23,9 +24,9 @@ def memory_software_of(row: Row, problem: TuningProblem) -> tuple[Software, tupl
     if old and text(row, "precision") in ("fp16", "bf16/fp16"):
         software = replace(software, gradient_bytes=2.0)
         notes = (*notes, "gradients not stated: fp16, Megatron-LM's default under fp16")
-    if name.startswith(_HALF_GRADIENTS):
+    if name.startswith(_HALF_GRADIENTS) and problem.cluster.accelerator.vendor == "nvidia":
         software = replace(software, gradient_bytes=2.0, fp8_weights=True)
-        notes = (*notes, "NeMo of 2024: bf16 gradients, weights in fp8 alone where the run is fp8")
+        notes = (*notes, "NVIDIA's performance runs: bf16 gradients, weights in fp8 alone where the run is fp8")
     return replace(
         software,
         flash_attention=not old,

@@ -30,3 +30,9 @@ def read_rows(table: str, table_format: Format, catalog: Catalog) -> tuple[list[
         except Unusable as error:
             skipped.append(SkippedRow(identity, str(error)))
     return used, skipped
+
+
+def format_of(table: str) -> Format:
+    """Return the format that a table's header has."""
+    header = next(iter(csv.reader(table.splitlines()[:1])), [])
+    return "vtrain" if _NEEDED["vtrain"][0] in header else "published"

@@ -64,6 +64,7 @@ def software_of(row: Row, problem: TuningProblem, config: TrainingConfig) -> tup
     return Software(
         flash_attention=not old,
         captured_graphs=graphs,
+        fused_expert_casts=graphs or not _is_nemo(row),
         post_validation=split,
         overlaps_tensor="tp" in overlap or (_is_nemo(row) and "no-tp" not in overlap and "none" not in overlap),
         overlaps_expert="ep" in overlap or hidden,

@@ -39,11 +39,15 @@ def load_measurements(path: Path, table_format: str) -> tuple[list[MeasuredRow],
     """Read a table of measurements from a file; raises `InvalidInput` for what a person can fix."""
     if table_format not in _FORMATS:
         raise InvalidInput.of("--format", table_format, f"must be {' or '.join(_FORMATS)}")
+    return read_rows(read_text(path), cast("Format", table_format), shipped_catalog())
+
+
+def read_text(path: Path) -> str:
+    """Read a file; raise `InvalidInput` with the reason when that fails."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput.of("DATA", str(path), f"cannot be read: {error}") from None
-    return read_rows(text, cast("Format", table_format), shipped_catalog())
 
 
 def _write_picture(path: Path, rows: Sequence[AssessedRow]) -> None:

@@ -109,6 +109,20 @@ def accuracy(
     run_accuracy(data, table_format=table_format, json_output=json_output, plot=plot)
 
 
+@app.command()
+def calibrate(
+    data: Annotated[list[Path], typer.Argument(metavar="DATA.csv...", help="Tables in either format.")],
+    accelerator: Annotated[str, typer.Option(help="Only this accelerator of the catalog.")] = "",
+    leave_out: Annotated[str, typer.Option(help="Judge on rows not fitted, and set intervals: source or model.")] = "",
+    write: Annotated[Path | None, typer.Option(help="Folder of accelerator files to write the numbers into.")] = None,
+    json_output: Json = False,
+) -> None:
+    """Fit the calibrated numbers of the catalog to measurements; the same tables give the same numbers."""
+    from tunewright.cli.calibrate import run_calibrate
+
+    run_calibrate(data, accelerator=accelerator, left_out=leave_out, write=write, json_output=json_output)
+
+
 @export_app.command("ledger")
 def export_ledger(
     name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The TuningRun.")],

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 from tunewright.backends import RENDERERS
@@ -20,6 +21,14 @@ def write_outputs(folder: Path, problem: TuningProblem, summary: Summary) -> lis
     for name, text in texts.items():
         _write(folder / name, text)
     return list(texts)
+
+
+def discard_outputs(folder: Path) -> None:
+    """Remove what an earlier run left beside its ledger, and nothing else."""
+    for name in RESULT_NAMES:
+        (folder / name).unlink(missing_ok=True)
+    for trial in (folder / "trials").glob("t*-*"):
+        shutil.rmtree(trial)
 
 
 def _write(path: Path, text: str) -> None:

@@ -14,18 +14,18 @@ import tunewright
 from tunewright.adapters.advisor import LLMAdvisor, LLMConnection
 from tunewright.adapters.clock import SystemClock
 from tunewright.adapters.kube.acceptance import Accepted
-from tunewright.adapters.ledger.file import FileLedger, read_ledger
+from tunewright.adapters.ledger.file import FileLedger
 from tunewright.adapters.trials.local import LocalTrials
 from tunewright.adapters.trials.simulated import HiddenTruth, SimulatedTrials
 from tunewright.cli.console import output, print_json
 from tunewright.cli.loading import load
 from tunewright.cli.narration import NarratedLedger
-from tunewright.cli.outputs import RESULT_NAMES, write_outputs
+from tunewright.cli.outputs import discard_outputs, write_outputs
 from tunewright.cli.result_view import print_result
 from tunewright.domain.catalog_loader import shipped_catalog
 from tunewright.engine.run_handle import RunHandle
 from tunewright.engine.step import step
-from tunewright.errors import InvalidInput
+from tunewright.errors import InvalidInput, LedgerError
 from tunewright.planner.records import Header
 from tunewright.planner.summary import Summary, summarise
 from tunewright.ports import Advisor
@@ -41,9 +41,7 @@ def run_search(path: Path, out: Path, place: str, *, fresh: bool, json_output: b
     if place not in PLACES:
         raise InvalidInput.of("--trials", place, f"must be one of {', '.join(PLACES)}")
     accepted = load(path)
-    if fresh:
-        _discard(out)
-    summary = asyncio.run(_search(accepted, out, place))
+    summary = asyncio.run(_search(accepted, out, place, fresh=fresh))
     written = write_outputs(out, accepted.problem, summary)
     if json_output:
         print_json(summary.to_json())
@@ -55,9 +53,9 @@ def run_search(path: Path, out: Path, place: str, *, fresh: bool, json_output: b
         raise typer.Exit(FAILED)
 
 
-async def _search(accepted: Accepted, out: Path, place: str) -> Summary:
-    async with _opened(accepted, out, place) as handle:
-        while handle.state.finish is None or handle.state.running:
+async def _search(accepted: Accepted, out: Path, place: str, *, fresh: bool) -> Summary:
+    async with _opened(accepted, out, place, fresh=fresh) as handle:
+        while handle.state.finish is None:
             if not await step(handle, accepted.settings):
                 await asyncio.sleep(POLL_SECONDS)
         snapshot = await handle.snapshot()
@@ -65,14 +63,21 @@ async def _search(accepted: Accepted, out: Path, place: str) -> Summary:
 
 
 @contextlib.asynccontextmanager
-async def _opened(accepted: Accepted, out: Path, place: str) -> AsyncIterator[RunHandle]:
+async def _opened(accepted: Accepted, out: Path, place: str, *, fresh: bool) -> AsyncIterator[RunHandle]:
     """Open the run in `out`; whatever happens, end its processes and release its ledger."""
     ledger = FileLedger(out / LEDGER_NAME)
     simulated = place == "simulated"
     trials = SimulatedTrials(HiddenTruth(accepted.settings.random_seed)) if simulated else LocalTrials(out / "trials")
-    handle = RunHandle(NarratedLedger(ledger), trials, SystemClock(), _advisor(accepted))
+    handle = RunHandle(NarratedLedger(ledger), trials, SystemClock(), _advisor(accepted), built_space=accepted.space)
     try:
-        await handle.open(_header(accepted, out, simulated=simulated))
+        if fresh:
+            ledger.clear()
+            discard_outputs(out)
+        recorded = await handle.read()
+        header = _header(accepted, recorded.run_uid if recorded else str(uuid.uuid4()), simulated=simulated)
+        if recorded is not None:
+            check_same_request(recorded, header)
+        await handle.open(header)
         yield handle
     finally:
         await handle.close()
@@ -87,10 +92,10 @@ def _advisor(accepted: Accepted) -> Advisor | None:
     return LLMAdvisor(LLMConnection.from_environment(accepted.llm.connection(), os.environ, "spec.llm"))
 
 
-def _header(accepted: Accepted, out: Path, *, simulated: bool) -> Header:
+def _header(accepted: Accepted, run_uid: str, *, simulated: bool) -> Header:
     return Header(
         run=accepted.document.metadata.name,
-        run_uid=_run_uid(out / LEDGER_NAME),
+        run_uid=run_uid,
         problem=accepted.problem,
         settings=accepted.settings,
         device=accepted.device,
@@ -101,20 +106,12 @@ def _header(accepted: Accepted, out: Path, *, simulated: bool) -> Header:
     )
 
 
-def _run_uid(ledger: Path) -> str:
-    """Return the identity of the run that the ledger continues, or a new one."""
-    if ledger.exists() and ledger.stat().st_size:
-        first = read_ledger(ledger)[0]
-        if isinstance(first, Header):
-            return first.run_uid
-    return str(uuid.uuid4())
-
-
-def _discard(out: Path) -> None:
-    """Remove what an earlier run left, and nothing else."""
-    for name in (LEDGER_NAME, *RESULT_NAMES):
-        (out / name).unlink(missing_ok=True)
-    for folder in (out / "trials").glob("t*-*"):
-        for file in folder.iterdir():
-            file.unlink()
-        folder.rmdir()
+def check_same_request(recorded: Header, wanted: Header) -> None:
+    """Raise `LedgerError` when a folder holds the run of another file, or of this one before it was edited."""
+    pairs = [(name, getattr(recorded, name), getattr(wanted, name)) for name in ("problem", "simulated", "device")]
+    kept = recorded.settings.with_mutable_of(wanted.settings)
+    pairs.append(("search settings", kept, wanted.settings))
+    for name, before, now in pairs:
+        if before != now:
+            remedy = "choose another --out, or --fresh to discard it"
+            raise LedgerError(f"the folder holds a run with another {name}: {remedy}")

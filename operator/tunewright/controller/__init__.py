@@ -17,4 +17,5 @@ def run(namespaces: Sequence[str] = ()) -> None:
     """Serve the given namespaces, or the whole cluster, until a signal comes."""
     os.environ["TUNEWRIGHT_NAMESPACED"] = "true" if namespaces else "false"
     kopf.configure(log_format=kopf.LogFormat.FULL)
+    os.environ.setdefault("USER", "tunewright")  # kopf names itself by it, and an image need not know its user id
     kopf.run(clusterwide=not namespaces, namespaces=list(namespaces), standalone=True)

@@ -26,7 +26,6 @@ class LiveRun:
     ledger: ConfigMapLedger
     trials: KubeTrials
     handle: RunHandle
-    has_results: bool = False
 
     @property
     def is_suspended(self) -> bool:

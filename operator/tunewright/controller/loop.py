@@ -1,6 +1,7 @@
 """The operator's own tasks beside kopf: workers, the periodic resync, the heartbeat. Started by `handlers`."""
 
 import asyncio
+import logging
 import os
 from contextlib import AsyncExitStack
 
@@ -12,6 +13,8 @@ from tunewright.controller.wiring import Wiring
 from tunewright.controller.workqueue import WorkQueue
 
 _HEARTBEAT_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
 
 
 class OperatorLoop:
@@ -36,6 +39,8 @@ class OperatorLoop:
         workers = [self.queue.work(reconciler.reconcile) for _ in range(self._settings.workers)]
         forever = [*workers, self._beat(), self._resync(reconciler)]
         self._tasks = [asyncio.create_task(work) for work in forever]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
         """End the tasks. There is no state to save: everything is in the cluster."""
@@ -43,6 +48,12 @@ class OperatorLoop:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._stack.aclose()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """None of the tasks ends by itself: let the probe fail, so that the process is started anew."""
+        if not task.cancelled():
+            _log.error("a task of the operator ended", exc_info=task.exception())
+            self._heartbeat.stop()
 
     async def _beat(self) -> None:
         while True:

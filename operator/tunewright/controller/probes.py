@@ -14,15 +14,20 @@ class Heartbeat:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last = clock()
+        self._has_stopped = False
 
     def beat(self) -> None:
         """Say that the loop turns."""
         self._last = self._clock()
 
+    def stop(self) -> None:
+        """Say for good that something which must run has ended: only a new process helps."""
+        self._has_stopped = True
+
     @property
     def is_alive(self) -> bool:
         """Whether the last beat is recent enough."""
-        return self._clock() - self._last < MAX_HEARTBEAT_SECONDS
+        return not self._has_stopped and self._clock() - self._last < MAX_HEARTBEAT_SECONDS
 
 
 class ProbeServer:

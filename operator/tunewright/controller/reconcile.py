@@ -6,15 +6,23 @@ Level-based: everything is derived from the object, the ledger and the Jobs, so 
 import logging
 from typing import Any
 
+from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.client import CONFIG_MAPS, TUNING_RUNS, KubeClient
-from tunewright.adapters.kube.events import post, transition_event
+from tunewright.adapters.kube.events import post
 from tunewright.adapters.kube.inventory import Capacity, find_capacity
 from tunewright.adapters.kube.manifests import result_config_map
 from tunewright.adapters.kube.merge_patch import merge_patch
 from tunewright.adapters.kube.names import RunReference
 from tunewright.adapters.kube.problem_reader import NotAccepted
 from tunewright.adapters.kube.results import result_files
-from tunewright.adapters.kube.status import RunView, refused_status, run_status, unreadable_ledger_status
+from tunewright.adapters.kube.status import (
+    RunView,
+    blocked_status,
+    is_over,
+    refused_status,
+    run_status,
+    unreadable_ledger_status,
+)
 from tunewright.adapters.kube.transitions import transitions
 from tunewright.controller.live_run import LiveRun
 from tunewright.controller.wiring import Wiring
@@ -24,10 +32,10 @@ from tunewright.errors import (
     ClusterError,
     Conflict,
     DoesNotFit,
-    Forbidden,
     IllegalConfig,
     InvalidInput,
     LedgerError,
+    Transient,
 )
 
 Document = dict[str, Any]
@@ -75,25 +83,37 @@ class Reconciler:
     async def _advance(self, key: str, document: Document) -> float | None:
         run = _reference(document)
         before, generation = document.get("status") or {}, document["metadata"]["generation"]
+        if key not in self._live and is_over(before, generation):
+            return None  # reported to the end: nothing that it rests on is needed any more
         now = self._wiring.clock.now()
         try:
             live = await self._current(key, run, document)
+            return await self._pass(key, live, before, now)
         except _REFUSALS as error:
             reason = error.reason if isinstance(error, NotAccepted) else "Illegal"
             await self._report(run, before, refused_status(reason, str(error), before, generation, now))
             return REFERENCE_SECONDS if reason == "ReferenceNotFound" else None
         except LedgerError as error:
             if isinstance(error.__cause__, ClusterError):
+                await self._tell_blocked(run, before, generation, error.__cause__)
                 raise  # the API server's fault, not the ledger's
             await self._report(run, before, unreadable_ledger_status(str(error), before, generation, now))
             return None
+        except ClusterError as error:
+            await self._tell_blocked(run, before, generation, error)
+            raise
+
+    async def _pass(self, key: str, live: LiveRun, before: Document, now: str) -> float | None:
         capacity = await self._capacity(live)
         is_waiting = capacity is not None and capacity.available is False and _requires_capacity(live)
-        more = False if is_waiting else await self._step(live, now)
+        more = await self._step(live, suspended=live.is_suspended or is_waiting)
         view = await live.view(capacity)
         if view.summary.finish_reason is not None:
             await self._store_results(live, view)
-        await self._report(run, before, run_status(view, before, generation, now))
+        await self._report(live.reference, before, run_status(view, before, live.generation, now))
+        if view.summary.finish_reason is not None:
+            await self._forget(key)
+            return None
         return CAPACITY_SECONDS if is_waiting else 0.0 if more else _next_look(live)
 
     async def _current(self, key: str, run: RunReference, document: Document) -> LiveRun:
@@ -122,36 +142,41 @@ class Reconciler:
             return None
         return await find_capacity(self._client, live.accepted.pod_options, nodes_needed=1)
 
-    async def _step(self, live: LiveRun, now: str) -> bool:
+    async def _step(self, live: LiveRun, *, suspended: bool) -> bool:
         """Let the engine work until it rests; return whether it was stopped before that."""
-        try:
-            for _ in range(MAX_STEPS):
-                if not await step(live.handle, live.accepted.settings, suspended=live.is_suspended):
-                    return False
-        except (Conflict, Forbidden) as error:
-            await post(self._client, transition_event(live.reference, "Refused", str(error), warning=True, at=now))
-            raise
+        for _ in range(MAX_STEPS):
+            if not await step(live.handle, live.accepted.settings, suspended=suspended):
+                return False
         return True
 
+    async def _tell_blocked(self, run: RunReference, before: Document, generation: int, error: ClusterError) -> None:
+        """Say in the status what the API server refuses. A passing fault is not worth a word: it is tried again."""
+        if not isinstance(error, Transient):
+            await self._report(run, before, blocked_status(str(error), before, generation, self._wiring.clock.now()))
+
     async def _store_results(self, live: LiveRun, view: RunView) -> None:
-        """Write the result ConfigMap of a finished run, once."""
-        if live.has_results:
-            return
-        document = result_config_map(live.reference, result_files(view.header.problem, view.summary))
+        """Write the result ConfigMap of a finished run; one of that name must be the run's own."""
+        run = live.reference
+        document = result_config_map(run, result_files(view.header.problem, view.summary))
+        name = document["metadata"]["name"]
         try:
-            await self._client.create(CONFIG_MAPS, live.reference.namespace, document)
+            await self._client.create(CONFIG_MAPS, run.namespace, document)
         except Conflict:
-            await self._client.patch(
-                CONFIG_MAPS, live.reference.namespace, document["metadata"]["name"], {"data": document["data"]}
-            )
-        live.has_results = True
+            found = await self._client.find(CONFIG_MAPS, run.namespace, name)
+            if found is None or found["metadata"].get("deletionTimestamp"):
+                raise Transient(f"the ConfigMap {name} of a deleted namesake is still going away") from None
+            if not labels.is_owned_by(found, run):
+                raise Conflict(f"the ConfigMap {run.namespace}/{name} is not ours: delete or rename it") from None
+            await self._client.patch(CONFIG_MAPS, run.namespace, name, {"data": document["data"]})
 
     async def _report(self, run: RunReference, before: Document, status: Document) -> None:
         """Write the status if it differs from what is there, and an event for each transition."""
         patch = merge_patch(before, status)
         if not patch:
             return
-        await self._client.patch(TUNING_RUNS, run.namespace, run.name, {"status": patch}, subresource="status")
+        # With the uid, so that a namesake created meanwhile never gets this run's status.
+        guarded = {"metadata": {"uid": run.uid}, "status": patch}
+        await self._client.patch(TUNING_RUNS, run.namespace, run.name, guarded, subresource="status")
         if before.get("state") != status["state"]:
             _log.info("%s: %s: %s", run.key, status["state"], status["answer"])
         for event in transitions(run, before, status, self._wiring.clock.now()):

@@ -6,27 +6,25 @@ from tunewright.domain.value import Value
 
 
 class Calibration(Value):
-    """What `tunewright calibrate` fitted for one accelerator: at most a dozen numbers; the rest of the model is derived.
+    """What `tunewright calibrate` fitted for one accelerator: twelve numbers; everything else is derived.
 
-    The defaults are starting values for a device without measurements.
+    The defaults hold for a device without measurements: the middle of those that have some.
     """
 
-    sustained_matmul: float = Field(0.92, gt=0, le=1.5, description="Large GEMM in a step over the best measured one.")
-    fp8_matmul: float = Field(0.88, gt=0, le=2, description="fp8 over bf16 efficiency, each against its peak.")
-    grouped_matmul: float = Field(0.85, gt=0, le=1.5, description="Grouped over plain GEMM at equal tiles.")
-    attention: float = Field(0.62, gt=0, le=1.5, description="Flash attention's forward pass over the best GEMM.")
-    host_seconds_per_layer: float = Field(
-        5e-4, ge=0, description="Host time to launch the attention half and the MLP of one layer's forward pass."
-    )
-    host_seconds_per_expert_layer: float = Field(
-        5e-4, ge=0, description="What routed experts add to it: sorting, permuting, waiting for token counts."
-    )
-    tensor_overlap: float = Field(0.5, ge=0, le=1, description="Share of tensor collectives that GEMMs hide.")
-    expert_bandwidth: float = Field(0.8, gt=0, le=1.5, description="All-to-all over the rate of other collectives.")
-    step_overhead_seconds: float = Field(0.03, ge=0, description="Data, logging, norms and barriers of one step.")
+    sustained_matmul: float = Field(0.85, gt=0, le=2, description="Large GEMM in a step over the best measured one.")
+    fp8_matmul: float = Field(1.0, gt=0, le=2, description="8-bit over bf16 efficiency, each against its peak.")
+    grouped_matmul: float = Field(0.9, gt=0, le=2, description="Grouped over plain GEMM at equal tiles.")
+    attention: float = Field(0.65, gt=0, le=2, description="Flash attention's forward pass over the best GEMM.")
+    host_seconds_per_layer: float = Field(7e-4, ge=0, description="Host time to launch one layer's forward pass.")
+    host_seconds_per_expert_layer: float = Field(2e-3, ge=0, description="What routed experts add to it.")
+    tensor_overlap: float = Field(0.5, ge=0, le=1, description="Share of GEMM time that hides tensor collectives.")
+    expert_bandwidth: float = Field(0.9, gt=0, le=3, description="All-to-all over the rate of other collectives.")
+    step_overhead_seconds: float = Field(0.02, ge=0, description="Data, logging, norms and barriers of one step.")
+    hbm_bandwidth: float = Field(1.0, gt=0, le=3, description="Streaming kernels over hbmEfficiency.")
+    scale_up_bandwidth: float = Field(1.0, gt=0, le=3, description="Collectives in the node over scaleUpEfficiency.")
+    scale_out_bandwidth: float = Field(1.0, gt=0, le=3, description="Collectives between nodes over the network's.")
     interval_dense: float = Field(0.15, gt=0, description="Half width of the 80 % interval of log step time, dense.")
-    interval_moe: float = Field(0.25, gt=0, description="The same for models with experts.")
-    source: str = Field("starting values, not fitted", description="The rows that fixed the numbers.")
+    interval_moe: float = Field(0.20, gt=0, description="The same for models with experts.")
 
 
 class Accelerator(Value):

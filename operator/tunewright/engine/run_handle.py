@@ -29,18 +29,35 @@ class RunHandle:
     """Calls to the advisor that this process made, by round. A round that is asked but not here was lost."""
     built_space: Space | None = None
     """The search space, when somebody has it already."""
+    _active_seconds: float = 0.0
+    _counted_at: float | None = None
+
+    async def read(self) -> Header | None:
+        """Read the ledger and return its header, if there is one. Raises `LedgerError` when it cannot be read."""
+        self.state = fold(await self.ledger.read())
+        self._active_seconds = self.state.elapsed_seconds
+        return self.state.header
 
     async def open(self, header: Header) -> None:
         """Read the ledger, or start it with `header`. This handle is its only writer from then on.
 
-        Raises `LedgerError` when the ledger belongs to another run or another request.
+        A run keeps the problem and the settings that it started with: those of `header` count for a new run only.
+        Raises `LedgerError` when the ledger belongs to another run.
         """
-        records = await self.ledger.read()
-        self.state = fold(records)
-        if self.state.header is None:
+        recorded = await self.read()
+        if recorded is None:
             await self.append(header)
-        else:
-            _check_same_request(self.state.header, header)
+        elif (recorded.run_uid, recorded.simulated) != (header.run_uid, header.simulated):
+            raise LedgerError("the ledger belongs to another run: start a new one under another name")
+        elif (recorded.problem, recorded.settings) != (header.problem, header.settings):
+            self.built_space = None  # it was made for what is asked now, not for what the run started with
+
+    def count_time(self, *, active: bool) -> None:
+        """Count the time since the last call as the run's own, unless it was suspended or waiting for nodes."""
+        now = self.clock.seconds()
+        if active and self._counted_at is not None:
+            self._active_seconds += max(0.0, now - self._counted_at)
+        self._counted_at = now
 
     async def append(self, *records: Record) -> None:
         """Write records durably, then fold them."""
@@ -61,7 +78,7 @@ class RunHandle:
             settings=self.state.settings or self.header.settings,
             space=await self.space(),
             state=self.state,
-            elapsed_seconds=self._elapsed_seconds(),
+            elapsed_seconds=round(self._active_seconds, 3),
         )
 
     async def space(self) -> Space:
@@ -76,18 +93,3 @@ class RunHandle:
             task.cancel()
         await asyncio.gather(*self.asked.values(), return_exceptions=True)
         self.asked.clear()
-
-    def _elapsed_seconds(self) -> float:
-        """Return the run's age. It never goes back, even where the clock does."""
-        age = self.clock.seconds() - self.clock.seconds_of(self.header.at)
-        return max(round(age, 3), self.state.elapsed_seconds, 0.0)
-
-
-def _check_same_request(recorded: Header, wanted: Header) -> None:
-    """Compare what defines a run. Settings may change; they have records of their own."""
-    for name in ("run_uid", "problem", "simulated"):
-        if getattr(recorded, name) != getattr(wanted, name):
-            raise LedgerError(f"the ledger belongs to a run with another {name}: start a new run under another name")
-    for name in ("baseline", "search_space", "sweep_axes", "validation", "random_seed"):
-        if getattr(recorded.settings, name) != getattr(wanted.settings, name):
-            raise LedgerError(f"the ledger was made with another {name}: start a new run under another name")

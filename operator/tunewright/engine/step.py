@@ -7,16 +7,19 @@ twice.
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from tunewright.engine.requests import trial_request
 from tunewright.engine.run_handle import RunHandle
 from tunewright.planner.briefing import briefing
 from tunewright.planner.decide import decide
-from tunewright.planner.decisions import AskAdvisor
-from tunewright.planner.records import Advice, Round, SettingsChanged, TrialFinished
+from tunewright.planner.decisions import AskAdvisor, Decision
+from tunewright.planner.records import Advice, Round, SettingsChanged, TrialFinished, TrialStarted
 from tunewright.planner.settings import PlannerSettings
+from tunewright.planner.snapshot import Snapshot
 from tunewright.planner.state import Trial
 from tunewright.ports import AdviceRequest, TrialObservation
+from tunewright.trial_protocol.request import TrialRequest
 
 Observations = Mapping[tuple[str, int], TrialObservation]
 
@@ -24,19 +27,35 @@ Observations = Mapping[tuple[str, int], TrialObservation]
 async def step(run: RunHandle, settings: PlannerSettings | None = None, *, suspended: bool = False) -> bool:
     """Advance a run by at most one record of the world and one round of decisions; return whether anything changed.
 
-    `settings` are those that the person wants now. A suspended run records what ends and decides nothing.
+    `settings` are those that the person wants now; what may not change is taken from the ledger. A suspended run
+    records what ends and decides nothing, unless it is to stop.
     """
-    if settings is not None and settings != run.state.settings:
-        await run.append(SettingsChanged(settings=settings, at=run.clock.now()))
+    await _record_settings(run, settings)
     observed = await _observe(run)
-    recorded = await _record_finished(run, observed) or await _record_advice(run)
-    if run.state.finish is not None:
-        return recorded or await _end_running(run, observed)
-    if suspended:
-        return recorded
-    decided = await _decide(run)
-    await _start_missing(run, observed)
-    return recorded or decided
+    run.count_time(active=not suspended and not _only_queues(run, observed))
+    if suspended and not _in_force(run).stop:
+        return await _record(run, observed)
+    return await _bring_about(run, observed) or await _record(run, observed) or await _decide(run)
+
+
+async def _record(run: RunHandle, observed: Observations) -> bool:
+    return await _record_finished(run, observed) or await _record_advice(run)
+
+
+def _in_force(run: RunHandle) -> PlannerSettings:
+    return run.state.settings or run.header.settings
+
+
+async def _record_settings(run: RunHandle, wanted: PlannerSettings | None) -> None:
+    settings = run.header.settings.with_mutable_of(wanted) if wanted is not None else _in_force(run)
+    if settings != _in_force(run):
+        await run.append(SettingsChanged(settings=settings, at=run.clock.now()))
+
+
+def _only_queues(run: RunHandle, observed: Observations) -> bool:
+    """Whether all that the run does is wait for nodes: queueing is not run time."""
+    seen = [observed.get(_key(trial)) for trial in run.state.running]
+    return bool(seen) and all(one is not None and one.state == "queued" for one in seen)
 
 
 async def _observe(run: RunHandle) -> Observations:
@@ -46,13 +65,19 @@ async def _observe(run: RunHandle) -> Observations:
 async def _record_finished(run: RunHandle, observed: Observations) -> bool:
     """Record the end of the oldest running trial. Younger ones wait for it, so the ledger's order is the plan's."""
     running = run.state.running
-    if not running:
-        return False
-    seen = observed.get(_key(running[0]))
-    if seen is None or seen.state != "finished":
+    seen = _end_of(running[0], observed) if running else None
+    if seen is None:
         return False
     await run.append(_finished(seen, run.clock.now()))
     return True
+
+
+def _end_of(trial: Trial, observed: Observations) -> TrialObservation | None:
+    """Return how an attempt ended, or None while it runs. One that is stopped before it exists is cancelled."""
+    seen, attempt = observed.get(_key(trial)), trial.attempts[-1]
+    if seen is None and attempt.is_stopping and not attempt.is_started:
+        return TrialObservation(trial.name, attempt.number, "finished", failure="Cancelled", message="never started")
+    return seen if seen is not None and seen.state == "finished" else None
 
 
 def _finished(seen: TrialObservation, at: str) -> TrialFinished:
@@ -77,11 +102,22 @@ async def _record_advice(run: RunHandle) -> bool:
         task = run.asked.get(number)
         if task is not None and not task.done():
             continue
-        advice = task.result() if task is not None else _lost(number)
+        advice = _answer(number, task)
         await run.append(advice.model_copy(update={"round": number, "at": run.clock.now()}))
         run.asked.pop(number, None)
         return True
     return False
+
+
+def _answer(number: int, task: asyncio.Task[Advice] | None) -> Advice:
+    """Return the answer. An advisor that breaks its word and raises costs this round and no more."""
+    if task is None or task.cancelled():
+        return _lost(number)
+    error = task.exception()
+    if error is None:
+        return task.result()
+    message = f"{type(error).__name__}: {error}"[:2000]
+    return Advice(round=number, outcome="failed", condition_reason="Unexpected", message=message, at="")
 
 
 def _lost(number: int) -> Advice:
@@ -91,24 +127,28 @@ def _lost(number: int) -> Advice:
 
 async def _decide(run: RunHandle) -> bool:
     snapshot = await run.snapshot()
-    decisions = await asyncio.to_thread(decide, snapshot)
+    decisions, context = await asyncio.to_thread(_decided, snapshot)
     if not decisions:
         return False
-    elapsed = snapshot.elapsed_seconds
-    await run.append(Round(elapsed_seconds=elapsed, decisions=decisions, at=run.clock.now()))
+    await run.append(Round(elapsed_seconds=snapshot.elapsed_seconds, decisions=decisions, at=run.clock.now()))
     for decision in decisions:
         if isinstance(decision, AskAdvisor):
-            run.asked[decision.round] = asyncio.create_task(_ask(run, decision))
+            run.asked[decision.round] = asyncio.create_task(_ask(run, decision, context))
     return True
 
 
-async def _ask(run: RunHandle, ask: AskAdvisor) -> Advice:
+def _decided(snapshot: Snapshot) -> tuple[tuple[Decision, ...], Mapping[str, Any]]:
+    """Decide, and tell the advisor what the decision saw: later the state moves on."""
+    decisions = decide(snapshot)
+    asks = any(isinstance(decision, AskAdvisor) for decision in decisions)
+    return decisions, briefing(snapshot) if asks else {}
+
+
+async def _ask(run: RunHandle, ask: AskAdvisor, context: Mapping[str, Any]) -> Advice:
     if run.advisor is None:
         message = "no LLM is configured where this run is driven"
         return Advice(round=ask.round, outcome="failed", condition_reason="NotConfigured", message=message, at="")
-    snapshot = await run.snapshot()
-    llm = snapshot.settings.llm
-    context = await asyncio.to_thread(briefing, snapshot)
+    llm = _in_force(run).llm
     return await run.advisor.ask(
         AdviceRequest(
             round=ask.round,
@@ -121,27 +161,36 @@ async def _ask(run: RunHandle, ask: AskAdvisor) -> Advice:
     )
 
 
-async def _start_missing(run: RunHandle, observed: Observations) -> None:
-    settings = run.state.settings or run.header.settings
-    for trial in run.state.running:
-        if _key(trial) in observed:
-            continue
-        start = trial.start.model_copy(update={"attempt": trial.attempts[-1].number})
-        await run.trials.start(trial_request(run.header, settings, start, run.trial_deadline_seconds))
+async def _bring_about(run: RunHandle, observed: Observations) -> bool:
+    """Make every attempt exist that the ledger wants, in the plan's order, and end those that it wants ended.
 
-
-async def _end_running(run: RunHandle, observed: Observations) -> bool:
-    """End what still runs of a run that is over; the next step records it. What never started is recorded at once."""
+    What is recorded as started is never started again: one that is not to be seen is adopted.
+    """
+    changed = False
     for trial in run.state.running:
-        seen = observed.get(_key(trial))
-        if seen is None:
-            name, attempt = _key(trial)
-            never = TrialObservation(name, attempt, "finished", failure="Cancelled", message="never started")
-            await run.append(_finished(never, run.clock.now()))
-            return True
-        if seen.state != "finished":
+        seen, attempt = observed.get(_key(trial)), trial.attempts[-1]
+        if attempt.is_stopping and seen is not None and seen.state != "finished":
             await run.trials.stop(*_key(trial))
-    return False
+        elif not attempt.is_stopping and not attempt.is_started:
+            await _start(run, trial, is_seen=seen is not None)
+            changed = True
+        elif attempt.is_started and seen is None:
+            await run.trials.adopt(_request(run, trial))
+            changed = True
+    return changed
+
+
+async def _start(run: RunHandle, trial: Trial, *, is_seen: bool) -> None:
+    """Start an attempt, unless a process that died had started it; record that it exists before anything else."""
+    if not is_seen:
+        await run.trials.start(_request(run, trial))
+    name, attempt = _key(trial)
+    await run.append(TrialStarted(trial=name, attempt=attempt, at=run.clock.now()))
+
+
+def _request(run: RunHandle, trial: Trial) -> TrialRequest:
+    start = trial.start.model_copy(update={"attempt": trial.attempts[-1].number})
+    return trial_request(run.header, _in_force(run), start, run.trial_deadline_seconds)
 
 
 def _key(trial: Trial) -> tuple[str, int]:

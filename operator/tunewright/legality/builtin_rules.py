@@ -1,6 +1,5 @@
 """What this project's own trial runner does not compute, known here before a launch instead of as a failed trial."""
 
-from tunewright.domain.training_config import V_SHAPED_SCHEDULES
 from tunewright.legality.rule import Finding, RuleContext
 
 _PRECISIONS = ("bf16", "fp32")
@@ -16,38 +15,25 @@ def precision_is_in_builtin_runner(context: RuleContext) -> Finding:
     return Finding(~context.batch.is_("precision", *_PRECISIONS), message)
 
 
-def fsdp2_is_available(context: RuleContext) -> Finding:
-    """The optimizer is distributed or replicated."""
+def fsdp2_needs_whole_experts(context: RuleContext) -> Finding:
+    """FSDP2 needs ET = 1: it shards all weights over the same ranks."""
+    split = context.batch.expert_tensor_parallel_size
 
     def message(row: int) -> str:
-        return "optimizer fsdp2: backend builtin does not have it, use distributed or replicated"
+        return f"optimizer fsdp2: needs expertTensorParallelSize 1, not {split[row]}; use distributed"
 
-    return Finding(context.batch.is_("optimizer", "fsdp2"), message)
-
-
-def tied_embeddings_share_a_rank(context: RuleContext) -> Finding:
-    """A tied head sits on the rank of its embedding: P = 1 or a V-shaped schedule."""
-    batch = context.batch
-    apart = (batch.pipeline_parallel_size > 1) & ~batch.is_("pipeline_schedule", *V_SHAPED_SCHEDULES)
-
-    def message(row: int) -> str:
-        pipeline = batch.pipeline_parallel_size[row]
-        return (
-            f"pipelineParallelSize {pipeline}: {context.model.name} ties its embeddings, which "
-            "need the first and the last stage on one rank; set it to 1 or use zero-bubble-v"
-        )
-
-    return Finding(apart & context.model.tied_embeddings, message)
+    return Finding(context.batch.is_("optimizer", "fsdp2") & (split > 1), message)
 
 
-def whole_query_key_norm_needs_whole_heads(context: RuleContext) -> Finding:
-    """A query/key norm over all heads needs T = 1."""
-    tensor = context.batch.tensor_parallel_size
+def split_query_key_norm_is_rms(context: RuleContext) -> Finding:
+    """A query/key norm over all heads runs on T > 1 ranks only as RMSNorm."""
+    tensor, model = context.batch.tensor_parallel_size, context.model
 
     def message(row: int) -> str:
-        return f"tensorParallelSize {tensor[row]}: {context.model.name} normalises over all heads, set it to 1"
+        return f"tensorParallelSize {tensor[row]}: {model.name} has a LayerNorm over all heads, set it to 1"
 
-    return Finding((tensor > 1) & (context.model.query_key_norm == "per-layer"), message)
+    layer_norm = model.query_key_norm == "per-layer" and model.normalization == "layernorm"
+    return Finding((tensor > 1) & layer_norm, message)
 
 
 def attention_sinks_are_available(context: RuleContext) -> Finding:

@@ -23,16 +23,6 @@ def expert_bias_needs_whole_experts(context: RuleContext) -> Finding:
     return Finding((split > 1) & biased, message)
 
 
-def expert_tensor_is_one(context: RuleContext) -> Finding:
-    """ET = 1: this backend does not split an expert."""
-    split = context.batch.expert_tensor_parallel_size
-
-    def message(row: int) -> str:
-        return f"expertTensorParallelSize {split[row]}: backend {context.problem.backend} splits no expert, set it to 1"
-
-    return Finding(split > 1, message)
-
-
 def expert_tensor_is_one_or_tensor(context: RuleContext) -> Finding:
     """ET is 1 or T, the two that torchtitan has."""
     split, tensor = context.batch.expert_tensor_parallel_size, context.batch.tensor_parallel_size

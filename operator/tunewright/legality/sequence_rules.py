@@ -20,16 +20,6 @@ def context_divides_sequence(context: RuleContext) -> Finding:
     return Finding((ranks > 1) & (length % (2 * ranks) != 0), message)
 
 
-def context_is_one(context: RuleContext) -> Finding:
-    """C = 1: this backend does not split a sequence."""
-    ranks = context.batch.context_parallel_size
-
-    def message(row: int) -> str:
-        return f"contextParallelSize {ranks[row]}: backend {context.problem.backend} splits no sequence, set it to 1"
-
-    return Finding(ranks > 1, message)
-
-
 def sequence_parallel_divides_slice(context: RuleContext) -> Finding:
     """With sequence parallelism (T > 1), T divides the S/C tokens of a rank."""
     batch, length = context.batch, context.problem.sequence_length

@@ -14,6 +14,7 @@ import numpy as np
 
 from tunewright.domain.config_batch import FloatArray
 from tunewright.domain.hardware import Cluster
+from tunewright.performance.constants import Efficiency
 from tunewright.performance.placement import Group, domain_size
 from tunewright.trial_protocol.report import CollectiveTiming
 
@@ -24,8 +25,8 @@ class Collectives:
 
     cluster: Cluster
     measured: Sequence[CollectiveTiming] = field(default=())
-    exchange_efficiency: float = 1.0
-    """Rate of all-to-all traffic over that of other collectives."""
+    efficiency: Efficiency = field(default_factory=lambda: Efficiency(expert_bandwidth=1.0))
+    """Calibrated rates over the catalog's."""
 
     def all_gather(self, group: Group, size_bytes: FloatArray) -> FloatArray:
         """Return the time to gather `size_bytes` on every rank."""
@@ -50,7 +51,7 @@ class Collectives:
         """Return the time in which each rank sends given bytes inside its domain and to other domains."""
         network = self.cluster.network
         slower = np.maximum(inside_bytes / self._inside_rate(group), outside_bytes / self._outside_rate())
-        seconds: FloatArray = slower / self.exchange_efficiency + self._latency(group, network.latency_seconds)
+        seconds: FloatArray = slower / self.efficiency.expert_bandwidth + self._latency(group, network.latency_seconds)
         return np.where(group.size > 1, seconds, 0.0)
 
     def send_receive(self, group: Group, size_bytes: FloatArray) -> FloatArray:
@@ -76,7 +77,7 @@ class Collectives:
     def _inside_rate(self, group: Group) -> FloatArray:
         """Bytes per second of one rank inside its domain; in a mesh a group of n uses n−1 of the links."""
         accelerator = self.cluster.accelerator
-        rate = accelerator.scale_up_bytes_per_second * accelerator.scale_up_efficiency
+        rate = self._scale_up_rate()
         if not accelerator.scale_up_is_mesh:
             return np.full(np.shape(group.size), rate)
         links = max(domain_size(self.cluster) - 1, accelerator.scale_up_domain - 1, 1)
@@ -84,11 +85,17 @@ class Collectives:
 
     def _pair_rate(self) -> float:
         accelerator = self.cluster.accelerator
-        rate = accelerator.scale_up_bytes_per_second * accelerator.scale_up_efficiency
+        rate = self._scale_up_rate()
         return rate / max(accelerator.scale_up_domain - 1, 1) if accelerator.scale_up_is_mesh else rate
 
     def _outside_rate(self) -> float:
-        return self.cluster.network.bytes_per_second_per_gpu * self.cluster.network.efficiency
+        network = self.cluster.network
+        return network.bytes_per_second_per_gpu * network.efficiency * self.efficiency.scale_out_bandwidth
+
+    def _scale_up_rate(self) -> float:
+        accelerator = self.cluster.accelerator
+        share = accelerator.scale_up_efficiency * self.efficiency.scale_up_bandwidth
+        return accelerator.scale_up_bytes_per_second * share
 
     def _measured_or(self, operation: str, group: Group, size_bytes: FloatArray, modelled: FloatArray) -> FloatArray:
         """Replace the model by the bandwidth of a timed message, for groups of its size inside one domain."""

@@ -19,19 +19,19 @@ _BACKWARD_ATTENTION = 0.8
 class Efficiency:
     """Shares of what a device can do at best: an accelerator's calibration, and what is the same on all of them."""
 
-    sustained_matmul: float = 0.92
+    sustained_matmul: float = 0.85
     """Speed of a GEMM inside a training step over the best measured one: clocks drop under sustained load (AMD's
     max-achievable-FLOPs posts average 74 % of the best over DeepSeek-V3 shapes; tiles and depth explain the rest)."""
-    depth_half: float = 320.0
+    depth_half: float = 160.0
     """Depth k at which a GEMM runs at half speed: prologue and epilogue of a tile."""
-    fp8_matmul: float = 0.88
+    fp8_matmul: float = 1.0
     """fp8 over bf16 efficiency: 1403/1979 against 794/989 on H100 (stas00/ml-engineering)."""
-    grouped_matmul: float = 0.85
+    grouped_matmul: float = 0.9
     """Grouped over plain GEMM at equal tiles."""
-    attention_forward: float = 0.62
+    attention_forward: float = 0.65
     """Flash attention over the best GEMM: 450 to 500 of 794 TFLOP/s on H100 (FlashAttention-2 and Transformer Engine
     backends)."""
-    attention_backward: float = 0.50
+    attention_backward: float = 0.52
     attention_backward_products: float = 2.5
     """Five matrix products against two: flash attention computes the scores again."""
     optimizer_hbm: float = 0.21
@@ -48,11 +48,13 @@ class Efficiency:
     """The same in eager torch."""
     host_sync_seconds: float = 4e-4
     """Stall of one MoE layer's forward pass after it has asked the device for token counts: the queue has run dry."""
+    unfused_expert_cast: float = 10.0
+    """Traffic-equivalent of casting grouped operands expert by expert over one fused kernel."""
     unfused_permute: float = 4.0
     """Traffic of unfused permutations over fused ones."""
-    host_seconds_per_layer: float = 5e-4
+    host_seconds_per_layer: float = 7e-4
     """Host time to launch a layer's forward pass: a smaller layer cannot run faster."""
-    host_seconds_per_expert_layer: float = 5e-4
+    host_seconds_per_expert_layer: float = 2e-3
     """What routed experts add, with the wait for the device to learn its token counts."""
     host_seconds_per_block_scaled_expert: float = 1.1e-4
     """What each expert of a rank adds when operands are scaled in blocks: its quantisation kernels are launched one
@@ -67,9 +69,15 @@ class Efficiency:
     dropped out (read, written, mask), read by the product with V; 2 bytes each, the mask 1."""
     score_bytes_backward: float = 19.0
     """The same backward: gradients of probabilities and scores, each read and written by dropout and softmax."""
-    expert_bandwidth: float = 0.8
+    expert_bandwidth: float = 0.9
     """All-to-all over the rate of other collectives."""
-    step_overhead_seconds: float = 0.03
+    hbm_bandwidth: float = 1.0
+    """Streaming kernels over the catalog's share of the peak."""
+    scale_up_bandwidth: float = 1.0
+    """Collectives inside a domain over the catalog's share of its links."""
+    scale_out_bandwidth: float = 1.0
+    """Collectives between domains over the catalog's share of the network."""
+    step_overhead_seconds: float = 0.02
     """Data loading, logging and gradient-norm synchronisation of one step on GPUs."""
     cpu_step_overhead_seconds: float = 0.002
     """The same on a CPU with the builtin runner."""
@@ -87,6 +95,9 @@ class Efficiency:
             host_seconds_per_layer=fitted.host_seconds_per_layer,
             host_seconds_per_expert_layer=fitted.host_seconds_per_expert_layer,
             expert_bandwidth=fitted.expert_bandwidth,
+            hbm_bandwidth=fitted.hbm_bandwidth,
+            scale_up_bandwidth=fitted.scale_up_bandwidth,
+            scale_out_bandwidth=fitted.scale_out_bandwidth,
             step_overhead_seconds=fitted.step_overhead_seconds,
         )
 

@@ -75,7 +75,8 @@ class Device:
 
     def traffic_seconds(self, size_bytes: FloatArray) -> FloatArray:
         """Return the time to move bytes to and from device memory."""
-        return size_bytes / (self.accelerator.hbm_bytes_per_second * self.accelerator.hbm_efficiency)
+        rate = self.accelerator.hbm_bytes_per_second * self.accelerator.hbm_efficiency * self.efficiency.hbm_bandwidth
+        return size_bytes / rate
 
     def product_seconds(
         self,
@@ -95,8 +96,10 @@ class Device:
         seconds = 2.0 * rows * columns * depth * groups / np.maximum(rate * speed, 1.0)
         operands = self.element_bytes - (0.0 if wide else 1.0) * self.eight_bit
         moved = groups * (operands * depth * (rows + columns) + self.element_bytes * rows * columns)
-        # Operands are cast to 8 bits once: read in 2 bytes, written in 1, with the transposed copy.
-        cast = (0.0 if wide else 4.0) * self.eight_bit * groups * rows * depth
+        # Operands are cast to 8 bits once, mostly inside the norm or activation before: written with a transposed copy.
+        cast = (0.0 if wide else 2.0) * self.eight_bit * groups * rows * depth
+        if not self.software.fused_expert_casts:
+            cast = cast * np.where(np.asarray(groups) > 1, self.efficiency.unfused_expert_cast, 1.0)
         busy = np.maximum(seconds, self.traffic_seconds(moved)) + self.traffic_seconds(cast)
         launched: FloatArray = np.where(
             rows * columns * depth > 0, busy + self.accelerator.launch_overhead_seconds, 0.0

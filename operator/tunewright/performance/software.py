@@ -18,6 +18,8 @@ class Software:
     takes the place of the all-gather and the reduce-scatter, with nothing gathered again (Shoeybi et al. 2019)."""
     captured_graphs: bool = False
     """Kernels of a layer are launched as CUDA or HIP graphs, so the host no longer limits small layers."""
+    fused_expert_casts: bool = True
+    """Grouped products in 8 bits cast all experts in one kernel; False: expert by expert, at small sizes each."""
     post_validation: bool = False
     """Optimizer steps of pipeline ranks need not wait for each other (Qi et al. 2024, arXiv 2401.10241)."""
     overlaps_tensor: bool = True

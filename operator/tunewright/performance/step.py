@@ -72,7 +72,7 @@ def estimate(
     """Estimate the step of every row; layer times and in-node collectives may come from a trial."""
     efficiency, software = efficiency or Efficiency.of(problem.cluster.accelerator), software or Software()
     times = times or analytic_layer_times(problem, batch, efficiency, software)
-    collectives = Collectives(problem.cluster, tuple(measured_collectives), efficiency.expert_bandwidth)
+    collectives = Collectives(problem.cluster, tuple(measured_collectives), efficiency)
     shares = overlap or default_overlap(problem, software)
     parts: dict[str, FloatArray] = {}
     for rows in _row_chunks(batch):

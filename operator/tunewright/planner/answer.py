@@ -2,6 +2,7 @@
 
 from tunewright.planner.figures import BestMeasured, BestProjected, BiasFigure, Improvement
 from tunewright.planner.settings import PlannerSettings
+from tunewright.units import format_speed
 
 
 def answer_of(
@@ -15,7 +16,7 @@ def answer_of(
     """Return what was found so far, each figure with its kind; `simulated` comes first where it holds."""
     if measured is not None:
         text = _measured(settings, measured)
-        text += f"; projected {measured.projected:.4g}" if measured.projected else ""
+        text += f"; projected {format_speed(measured.projected)}" if measured.projected else ""
         text += f", bias {bias.percent:+.1f} % ({_samples(bias.samples)})" if bias else ""
     elif projected is not None:
         text = _projected(settings, projected)
@@ -25,15 +26,17 @@ def answer_of(
 
 
 def _measured(settings: PlannerSettings, best: BestMeasured) -> str:
-    interval = f"n={best.repeats}, {best.interval_low:.4g} to {best.interval_high:.4g}"
+    interval = f"n={best.repeats}, {format_speed(best.interval_low)} to {format_speed(best.interval_high)}"
     gains = _gains(settings, best.improvement_percent)
-    return f"measured {best.tokens_per_second_per_gpu:.4g} tokens/s/GPU ({interval}){gains}"
+    return f"measured {format_speed(best.tokens_per_second_per_gpu)} tokens/s/GPU ({interval}){gains}"
 
 
 def _projected(settings: PlannerSettings, best: BestProjected) -> str:
-    interval = f"{best.interval_low:.4g} to {best.interval_high:.4g}"
+    interval = f"{format_speed(best.interval_low)} to {format_speed(best.interval_high)}"
     gains = _gains(settings, best.improvement_percent)
-    return f"projected {best.tokens_per_second_per_gpu:.4g} tokens/s/GPU ({interval}){gains}; not measured yet"
+    return (
+        f"projected {format_speed(best.tokens_per_second_per_gpu)} tokens/s/GPU ({interval}){gains}; not measured yet"
+    )
 
 
 def _gains(settings: PlannerSettings, gain: Improvement) -> str:

@@ -23,7 +23,7 @@ def decide(snapshot: Snapshot) -> tuple[Decision, ...]:
         return ()
     for rule in _RULES:
         rule(turn)
-        if turn.decisions:
+        if turn.decisions or turn.is_ending:
             break
     return tuple(turn.decisions)
 
@@ -111,10 +111,15 @@ def _finish(turn: Turn) -> None:
 
 
 def _end(turn: Turn, reason: FinishReason, message: str) -> None:
-    """Stop what runs and finish, in one round."""
-    for trial in turn.snapshot.state.running:
-        turn.decisions.append(StopTrial(trial=trial.name, attempt=trial.attempts[-1].number, reason=message))
-    turn.decisions.append(Finish(reason=reason, message=message))
+    """Finish, once nothing runs any more: so a finished run has nothing to add. What runs is stopped first."""
+    turn.is_ending = True
+    running = turn.snapshot.state.running
+    if not running:
+        turn.decisions.append(Finish(reason=reason, message=message))
+    for trial in running:
+        attempt = trial.attempts[-1]
+        if not attempt.is_stopping:
+            turn.decisions.append(StopTrial(trial=trial.name, attempt=attempt.number, reason=message))
 
 
 _RULES: tuple[Callable[[Turn], None], ...] = (

@@ -21,6 +21,7 @@ from tunewright.planner.stopping import EXPLORED, first_reason
 from tunewright.planner.turn import Turn
 from tunewright.search.neighbourhood import nearest
 from tunewright.search.surrogate import Scored
+from tunewright.units import format_speed
 
 FAILURES_BEFORE_PAUSE = 2
 PAUSED_ROUNDS = 3
@@ -157,8 +158,9 @@ def _chosen(turn: Turn, wanted: int) -> list[Scored]:
 
 
 def _surrogate_origin(turn: Turn, number: int, item: Scored) -> Origin:
+    speed = format_speed(item.mean_tokens_per_second_per_gpu)
     reason = (
-        f"{describe(turn.snapshot.space.config(item.row))}: expected {item.mean_tokens_per_second_per_gpu:.4g} "
-        f"tokens/s/GPU ± {item.sigma:.1%}, expected improvement {np.expm1(item.expected_improvement):.2%}"
+        f"{describe(turn.snapshot.space.config(item.row))}: expected {speed} tokens/s/GPU "
+        f"± {item.sigma:.1%}, expected improvement {np.expm1(item.expected_improvement):.2%}"
     )
     return Origin(phase="explore", proposed_by="surrogate", round=number, reason=reason)

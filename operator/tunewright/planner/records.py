@@ -84,6 +84,15 @@ class Advice(Value):
     at: str
 
 
+class TrialStarted(Value):
+    """One attempt is under way: from here on, one that is not to be seen is lost, and never started again."""
+
+    type: Literal["started"] = "started"
+    trial: str
+    attempt: int = Field(ge=1)
+    at: str
+
+
 class TrialFinished(Value):
     """One attempt of a trial ended. Written once per attempt, in the order in which trials were started."""
 
@@ -99,7 +108,9 @@ class TrialFinished(Value):
     at: str
 
 
-Record = Annotated[Header | SettingsChanged | Round | Advice | TrialFinished, Field(discriminator="type")]
+Record = Annotated[
+    Header | SettingsChanged | Round | Advice | TrialStarted | TrialFinished, Field(discriminator="type")
+]
 _ADAPTER: TypeAdapter[Record] = TypeAdapter(Record)
 
 

@@ -14,6 +14,7 @@ from tunewright.planner.state import Trial
 from tunewright.planner.stopping import out_of_time
 from tunewright.planner.sweep import Step, sweep_plan
 from tunewright.planner.turn import Turn
+from tunewright.units import format_speed
 
 PRUNING_MARGIN = 0.30
 """A value is pruned when even this relative error of the analytic model could not make it win.
@@ -102,8 +103,8 @@ def _cannot_win(turn: Turn, axis: str, row: int) -> str:
     if expected >= (1 - PRUNING_MARGIN) * best:
         return ""
     return (
-        f"estimated at {expected:.4g} tokens/s/GPU, more than {PRUNING_MARGIN:.0%} below the best value of this axis "
-        f"({best:.4g}): cannot win"
+        f"estimated at {format_speed(expected)} tokens/s/GPU, more than {PRUNING_MARGIN:.0%} below "
+        f"the best value of this axis ({format_speed(best)}): cannot win"
     )
 
 

@@ -79,3 +79,11 @@ class PlannerSettings(Value):
     reference: Reference | None = None
     random_seed: int = 0
     stop: bool = False
+
+    def with_mutable_of(self, wanted: "PlannerSettings") -> "PlannerSettings":
+        """Return these settings with what may change while a run is alive taken from `wanted`."""
+        return self.model_copy(update={name: getattr(wanted, name) for name in MUTABLE_FIELDS})
+
+
+MUTABLE_FIELDS = ("explore", "llm", "budget", "parallel_trials", "stop")
+"""What a person on call needs; everything else defines the search and stays as the ledger's header has it."""

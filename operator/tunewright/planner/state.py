@@ -9,8 +9,26 @@ from dataclasses import dataclass, field
 
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.errors import LedgerError
-from tunewright.planner.decisions import AskAdvisor, Decision, EnterPhase, Finish, Judge, Origin, Phase, StartTrial
-from tunewright.planner.records import Advice, Header, Record, Round, SettingsChanged, TrialFinished
+from tunewright.planner.decisions import (
+    AskAdvisor,
+    Decision,
+    EnterPhase,
+    Finish,
+    Judge,
+    Origin,
+    Phase,
+    StartTrial,
+    StopTrial,
+)
+from tunewright.planner.records import (
+    Advice,
+    Header,
+    Record,
+    Round,
+    SettingsChanged,
+    TrialFinished,
+    TrialStarted,
+)
 from tunewright.planner.settings import PlannerSettings
 from tunewright.trial_protocol.identity import TrialKind
 from tunewright.trial_protocol.report import CONFIGURATION_FAILURES, FailureClass, TrialReport
@@ -24,6 +42,9 @@ class Attempt:
 
     number: int
     reserved_gpu_seconds: float
+    is_started: bool = False
+    """Whether it was seen to exist: then it is never started again."""
+    is_stopping: bool = False
     finished: TrialFinished | None = None
 
 
@@ -197,10 +218,12 @@ def _apply(state: RunState, record: Record) -> None:
             for decision in record.decisions:
                 _apply_decision(state, decision)
         case Advice():
-            if record.round in state.asked:
-                state.asked[record.round].advice = record
+            _asked_round(state, record).advice = record
+        case TrialStarted():
+            _open_attempt(state, record).is_started = True
         case TrialFinished():
-            _apply_finished(state, record)
+            _open_attempt(state, record).finished = record
+            state.finished_attempts.append(record)
 
 
 def _apply_decision(state: RunState, decision: Decision) -> None:
@@ -219,16 +242,27 @@ def _apply_decision(state: RunState, decision: Decision) -> None:
             state.proposals.append(decision)
         case AskAdvisor():
             state.asked[decision.round] = AskedRound(decision)
+        case StopTrial():
+            _open_attempt(state, decision).is_stopping = True
         case Finish():
             state.finish = decision
 
 
-def _apply_finished(state: RunState, record: TrialFinished) -> None:
+def _open_attempt(state: RunState, record: TrialStarted | TrialFinished | StopTrial) -> Attempt:
     trial = state.trials.get(record.trial)
     for attempt in trial.attempts if trial else ():
         if attempt.number == record.attempt and attempt.finished is None:
-            attempt.finished = record
-            state.finished_attempts.append(record)
+            return attempt
+    raise LedgerError(
+        f"a record of {record.trial}, attempt {record.attempt}, which is not under way: was a line moved?"
+    )
+
+
+def _asked_round(state: RunState, record: Advice) -> AskedRound:
+    asked = state.asked.get(record.round)
+    if asked is None or asked.advice is not None:
+        raise LedgerError(f"an answer to round {record.round}, which does not wait for one")
+    return asked
 
 
 def _add_llm(spent: Spent, asked: AskedRound) -> None:

@@ -32,6 +32,8 @@ class Turn:
 
     snapshot: Snapshot
     decisions: list[Decision] = field(default_factory=list)
+    is_ending: bool = False
+    """The run is to end: nothing else is decided, also while what runs is still being stopped."""
 
     @cached_property
     def evaluation(self) -> Evaluation:

@@ -12,6 +12,7 @@ from tunewright.planner.decisions import Origin, StartTrial
 from tunewright.planner.evaluation import on_fewer_nodes
 from tunewright.planner.state import Trial
 from tunewright.planner.turn import Turn
+from tunewright.units import format_speed
 
 ATTEMPTED_SHARE = 2
 """Configurations that are tried at most, as a multiple of `top_k`: failures have to end somewhere."""
@@ -79,7 +80,9 @@ def _wanted(turn: Turn) -> list[tuple[TrainingConfig, str]]:
             continue
         attempted += 1
         ran += not any(trial.failure for trial in taken)
-        wanted.append((candidate.config, f"number {attempted} by projection: {candidate.projected:.4g} tokens/s/GPU"))
+        wanted.append(
+            (candidate.config, f"number {attempted} by projection: {format_speed(candidate.projected)} tokens/s/GPU")
+        )
     return wanted
 
 

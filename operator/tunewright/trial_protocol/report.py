@@ -73,11 +73,17 @@ class Profile(Value):
     embedding: LayerTiming | None = Field(None, description="Absent where the candidate's model has none on a rank.")
     head: LayerTiming | None = Field(None, description="Final norm, output layer and loss.")
     optimizer_seconds_per_parameter: float = Field(0.0, ge=0, description="Of one sharded parameter.")
-    collectives: tuple[CollectiveTiming, ...] = Field((), max_length=8)
+    collectives: tuple[CollectiveTiming, ...] = Field((), max_length=10)
     launch_overhead_seconds: float = Field(0.0, ge=0)
     saved_bytes_per_layer: dict[str, int] = Field(default_factory=dict, description="By layer kind: dense, moe.")
     peak_memory_bytes: int = Field(0, ge=0)
     modelled_groups: tuple[str, ...] = Field((), description="Groups that did not fit in the node and were not timed.")
+    included_groups: tuple[str, ...] = Field(
+        (),
+        description="Groups whose collectives are in the layers' times, as where a launcher was timed whole.",
+    )
+    spent_seconds: dict[str, float] = Field(default_factory=dict, description="Where the profile's own time went.")
+    phase_peak_bytes: dict[str, int] = Field(default_factory=dict, description="Peak memory by phase of the profile.")
 
 
 class Measured(Value):
@@ -90,6 +96,8 @@ class Measured(Value):
     peak_memory_bytes: int = Field(0, ge=0)
     first_loss: float
     last_loss: float
+    losses: tuple[float, ...] = Field((), max_length=64, description="Of the whole batch, per step from the first on.")
+    stage_peak_bytes: tuple[int, ...] = Field((), max_length=64, description="Highest rank of each pipeline stage.")
 
     @property
     def tokens_per_second_per_gpu(self) -> float:
@@ -109,6 +117,10 @@ class DeviceFacts(Value):
     memory_bytes: int = Field(0, ge=0)
     host: str = Field("", max_length=80)
     torch_version: str = Field("", max_length=40)
+    runtime: str = Field("", max_length=80, description="Versions of driver, device runtime and collectives.")
+    clock_megahertz: int = Field(0, ge=0, description="Highest engine clock; 0: not known.")
+    power_cap_watts: int = Field(0, ge=0, description="0: not known.")
+    co_tenants: int = Field(0, ge=0, description="Processes of others on the device when the trial began.")
 
 
 class TrialReport(Value):

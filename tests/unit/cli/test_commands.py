@@ -123,7 +123,7 @@ def test_another_request_in_the_same_folder_is_refused(simulated: Path) -> None:
     other = str(EXAMPLES / "llama-3-70b-mi355x.yaml")
     done = tunewright("run", other, "--trials", "simulated", "--out", str(simulated))
     assert done.returncode == 2
-    assert "ledger belongs to a run with another problem" in done.stderr
+    assert "another problem: choose another --out" in done.stderr
 
 
 def test_planning_imports_neither_torch_nor_the_cluster_nor_the_llm() -> None:
@@ -136,3 +136,18 @@ def test_planning_imports_neither_torch_nor_the_cluster_nor_the_llm() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, MIXTRAL], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_ledger_whose_last_line_a_crash_cut_is_continued(simulated: Path, tmp_path: Path) -> None:
+    whole = (simulated / "run.jsonl").read_text()
+    (tmp_path / "run.jsonl").write_text(whole[: len(whole) - len(whole.splitlines()[-1]) // 2])
+    answer("run", MIXTRAL, "--trials", "simulated", "--out", str(tmp_path))
+    assert answer("replay", str(tmp_path / "run.jsonl")).startswith("identical")
+
+
+def test_fresh_discards_an_earlier_run_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "run.jsonl").write_text("not a ledger\n")
+    answer("run", MIXTRAL, "--trials", "simulated", "--out", str(tmp_path), "--fresh")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert answer("replay", str(tmp_path / "run.jsonl")).startswith("identical")

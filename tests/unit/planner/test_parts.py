@@ -61,10 +61,14 @@ class TestState:
         assert state.trials["t0001"].failure == "ResultMissing"
         assert state.trials["t0001"].report is None
 
-    def test_a_second_end_of_an_attempt_changes_nothing(self) -> None:
+    def test_a_second_end_of_an_attempt_is_a_broken_ledger(self) -> None:
         first = TrialFinished(trial="t0001", attempt=1, failure="NodeLost", gpu_seconds=7, at=AT)
-        state = fold([a_header(), a_round(a_start()), first, first.model_copy(update={"gpu_seconds": 9.0})])
-        assert state.spent.gpu_seconds == 7
+        with pytest.raises(LedgerError, match="t0001, attempt 1, which is not under way"):
+            fold([a_header(), a_round(a_start()), first, first])
+
+    def test_an_end_of_a_trial_that_never_began_is_a_broken_ledger(self) -> None:
+        with pytest.raises(LedgerError, match="t9999"):
+            fold([a_header(), TrialFinished(trial="t9999", attempt=1, failure="NodeLost", at=AT)])
 
     def test_an_attempt_before_the_first_is_a_broken_ledger(self) -> None:
         with pytest.raises(LedgerError, match="comes before its first"):

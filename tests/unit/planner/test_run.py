@@ -179,18 +179,24 @@ def test_a_duration_that_is_used_up_stops_what_runs() -> None:
     run = a_run(budget=Budget(max_duration_seconds=600))
     run.step()
     run.elapsed_seconds = 700
-    assert [decision.type for decision in decide(run.snapshot())] == ["stop-trial", "finish"]
+    assert [decision.type for decision in decide(run.snapshot())] == ["stop-trial"]
+    assert run.to_end().finish is not None
+    assert run.finish is not None
+    assert run.finish.reason == "BudgetExhausted"
 
 
-def test_stopping_ends_trials_and_the_run_in_one_round() -> None:
+def test_stopping_ends_trials_and_then_the_run() -> None:
     run = a_run(parallel_trials=2)
     run.step()
     stopped = settings_in(run).model_copy(update={"stop": True})
     run.add(SettingsChanged(settings=stopped, at="2026-11-30T05:00:00Z"))
-    stop, finish = decide(run.snapshot())
-    assert (stop.type, finish.type) == ("stop-trial", "finish")
-    assert finish.type == "finish"
-    assert finish.reason == "Stopped"
+    assert [decision.type for decision in decide(run.snapshot())] == ["stop-trial"]
+    run.step()
+    assert decide(run.snapshot()) == (), "a trial is asked to stop once"
+    run.to_end()
+    assert run.finish is not None
+    assert run.finish.reason == "Stopped"
+    assert run.state.running == []
 
 
 def test_parallel_trials_fill_the_slots_and_no_more() -> None:

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from tests.unit.trial.requests import DENSE, LATENT, MOE, UNUSUAL, make_request
+from tests.unit.trial.requests import DENSE, LATENT, MOE, NORMED, UNUSUAL, WIDE, make_request
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.entry import run
 from tunewright_trial.supervisor import preloads
@@ -21,6 +21,8 @@ REFERENCES = {
     "moe": measured(model=MOE),
     "latent": measured(model=LATENT),
     "unusual": measured(model=UNUSUAL),
+    "normed": measured(model=NORMED),
+    "wide": measured(model=WIDE),
 }
 LAYOUTS = {
     "dense: micro batch 2": measured(micro_batch_size=2),
@@ -54,13 +56,68 @@ LAYOUTS = {
     ),
     "unusual: tensor 2": measured(model=UNUSUAL, world=2, tensor_parallel_size=2),
     "unusual: data 2": measured(model=UNUSUAL, world=2),
+    "dense: pipeline 2, zero-bubble-h1": measured(**PIPELINE, pipeline_schedule="zero-bubble-h1"),
+    "dense: pipeline 2, zero-bubble-h2": measured(**PIPELINE, pipeline_schedule="zero-bubble-h2"),
+    "dense: pipeline 2, v-half": measured(**CHUNKED, pipeline_schedule="v-half"),
+    "dense: pipeline 2, v-min": measured(**CHUNKED, pipeline_schedule="v-min"),
+    "dense: pipeline 4, zero-bubble-h1": measured(
+        world=4, pipeline_parallel_size=4, pipeline_schedule="zero-bubble-h1"
+    ),
+    "dense: tensor 2, pipeline 2, zero-bubble-v": measured(
+        world=4,
+        tensor_parallel_size=2,
+        pipeline_parallel_size=2,
+        virtual_pipeline_parallel_size=2,
+        pipeline_schedule="zero-bubble-v",
+    ),
+    "dense: context 2": measured(world=2, context_parallel_size=2),
+    "dense: context 4": measured(world=4, context_parallel_size=4),
+    "dense: context 2, tensor 2": measured(world=4, context_parallel_size=2, tensor_parallel_size=2),
+    "dense: context 2, data 2": measured(world=4, context_parallel_size=2),
+    "dense: context 2, pipeline 2": measured(world=4, context_parallel_size=2, pipeline_parallel_size=2),
+    "wide: tensor 4, two key/value heads": measured(model=WIDE, world=4, tensor_parallel_size=4),
+    "dense: fsdp2 2": measured(world=2, optimizer="fsdp2"),
+    "dense: fsdp2 2, full recomputation": measured(world=2, optimizer="fsdp2", recompute_granularity="full"),
+    "dense: fsdp2 2, tensor 2": measured(world=4, optimizer="fsdp2", tensor_parallel_size=2),
+    "moe: fsdp2 2": measured(model=MOE, world=2, optimizer="fsdp2"),
+    "moe: expert tensor 2": measured(model=MOE, world=2, expert_tensor_parallel_size=2),
+    "moe: expert 2, expert tensor 2": measured(
+        model=MOE, world=4, expert_parallel_size=2, expert_tensor_parallel_size=2
+    ),
+    "moe: tensor 2, expert tensor 2": measured(
+        model=MOE, world=2, tensor_parallel_size=2, expert_tensor_parallel_size=2
+    ),
+    "moe: expert 4": measured(model=MOE, world=4, expert_parallel_size=4),
+    "moe: context 2, expert 2": measured(model=MOE, world=2, context_parallel_size=2, expert_parallel_size=2),
+    "moe: pipeline 2, expert 2": measured(model=MOE, world=4, pipeline_parallel_size=2, expert_parallel_size=2),
+    "latent: context 2": measured(model=LATENT, world=2, context_parallel_size=2),
+    "unusual: pipeline 2": measured(model=UNUSUAL, **PIPELINE),
+    "unusual: pipeline 4, tensor 2": measured(model=UNUSUAL, world=8, pipeline_parallel_size=4, tensor_parallel_size=2),
+    "normed: tensor 2": measured(model=NORMED, world=2, tensor_parallel_size=2),
+    "normed: tensor 4, two key/value heads": measured(model=NORMED, world=4, tensor_parallel_size=4),
     "unusual: pipeline 2, zero-bubble-v": measured(model=UNUSUAL, **CHUNKED, pipeline_schedule="zero-bubble-v"),
 }
 
 
+QUICK = {
+    "dense: data 2, sharded optimizer",
+    "dense: tensor 2",
+    "dense: pipeline 2",
+    "dense: context 2",
+    "moe: expert 2",
+    "dense: selective recomputation",
+}
+"""Run by every test run; the others are marked slow."""
+
+
+def chosen(name: str) -> bool:
+    """Whether the command line names this layout, or none."""
+    return len(sys.argv) == 1 or name in sys.argv[1:]
+
+
 def main() -> None:
     """Run every layout in this process. The first one makes the fork server import most, which serves the others."""
-    everything = REFERENCES | LAYOUTS
+    everything = {name: made for name, made in (REFERENCES | LAYOUTS).items() if chosen(name)}
     for name, request in sorted(everything.items(), key=lambda item: -len(preloads(item[1]))):
         print(f"layout {name}", file=sys.stderr, flush=True)
         report = run(request, time.monotonic())

@@ -48,6 +48,9 @@ LATENT = DENSE.model_copy(
         )
     }
 )
+WIDE = DENSE.model_copy(update={"vocabulary_size": 512})
+"""The vocabulary is padded to 128·T rows, which is a whole number of times 128 for T up to 4 here."""
+NORMED = WIDE.model_copy(update={"query_key_norm": "per-layer"})
 UNUSUAL = DENSE.model_copy(
     update={
         "gated_mlp": False,

@@ -20,7 +20,7 @@ from tunewright.trial_protocol.request import ExpectedDevice
 from tunewright_trial.device import select_device
 from tunewright_trial.failures import TrialFailure, classify, unsupported
 from tunewright_trial.layers.recompute import RecomputePolicy
-from tunewright_trial.parallel.layout import Layout
+from tunewright_trial.parallel.layout import Groups, Layout
 from tunewright_trial.parallel.pipeline import stages_of_rank
 from tunewright_trial.profile_collectives import modelled_groups
 from tunewright_trial.report_file import write_report
@@ -148,7 +148,7 @@ def test_a_report_for_a_folder_that_is_not_there_is_an_os_error(tmp_path: Path) 
         write_report(tmp_path / "nowhere" / "report.json", a_report())
 
 
-@pytest.mark.parametrize("name", ["tensor", "expert", "data", "expert_data", "pipeline"])
+@pytest.mark.parametrize("name", Groups.__dataclass_fields__)
 @pytest.mark.parametrize(("tensor", "pipeline", "expert"), [(1, 1, 1), (2, 2, 2), (4, 1, 8), (1, 8, 1), (2, 2, 4)])
 def test_every_rank_is_in_exactly_one_group_of_a_kind(tensor: int, pipeline: int, expert: int, name: str) -> None:
     groups = Layout(16, tensor, pipeline, expert).group_ranks(name)
@@ -162,6 +162,24 @@ def test_groups_follow_megatrons_rank_order() -> None:
     assert layout.group_ranks("data")[0] == [0, 2]
     assert layout.group_ranks("pipeline")[0] == [0, 4]
     assert layout.group_ranks("expert_data")[0] == [0, 2]
+
+
+def test_context_ranks_lie_between_tensor_and_data_ranks_and_share_weights() -> None:
+    layout = Layout(8, tensor=2, context=2)
+    assert layout.group_ranks("context") == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert layout.group_ranks("data") == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert [layout.data_rank(rank) for rank in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_slices_of_an_expert_are_on_neighbours() -> None:
+    layout = Layout(8, expert=2, expert_tensor=2)
+    assert layout.group_ranks("expert_tensor")[0] == [0, 1]
+    assert layout.group_ranks("expert")[:2] == [[0, 2], [1, 3]]
+    assert layout.group_ranks("expert_data")[0] == [0, 4]
+
+
+def test_tied_ends_on_different_ranks_form_pairs() -> None:
+    assert Layout(8, pipeline=4, tied_apart=True).group_ranks("edges") == [[0, 6], [1, 7]]
 
 
 @pytest.mark.parametrize(

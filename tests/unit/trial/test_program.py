@@ -131,10 +131,32 @@ WRONG_DEVICE = ExpectedDevice(preset="mi355x", vendor="amd", architecture="no-su
         pytest.param(make_request(request={"device": WRONG_DEVICE}), "DeviceMismatch", "mi355x", id="device"),
         pytest.param(make_request("measure", micro_batch_size=3), "Unsupported", "globalBatchSize", id="batch"),
         pytest.param(
-            make_request("measure", world=2, pipeline_parallel_size=2, pipeline_schedule="zero-bubble-h1"),
+            make_request(
+                "measure",
+                world=2,
+                pipeline_parallel_size=2,
+                pipeline_schedule="interleaved-1f1b",
+                virtual_pipeline_parallel_size=2,
+                request={"problem": make_request(world=2).problem.model_copy(update={"global_batch_size": 5})},
+            ),
             "Unsupported",
-            "zero-bubble-h1",
+            "interleaved-1f1b",
             id="schedule",
+        ),
+        pytest.param(
+            make_request("measure", world=2, optimizer="fsdp2", pipeline_parallel_size=2),
+            "Unsupported",
+            "fsdp2",
+            id="optimizer",
+        ),
+        pytest.param(make_request("measure", world=3, tensor_parallel_size=2), "Unsupported", "3 ranks", id="degrees"),
+        pytest.param(
+            make_request(
+                "measure", world=2, context_parallel_size=2, model=DENSE.model_copy(update={"sliding_window": 8})
+            ),
+            "Unsupported",
+            "sliding window",
+            id="window",
         ),
         pytest.param(make_request(request={"deadline_seconds": 0.2}), "Timeout", "0.2 s", id="deadline"),
     ],

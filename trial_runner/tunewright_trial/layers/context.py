@@ -23,8 +23,9 @@ class LayerContext:
     dtype: torch.dtype
     device: torch.device
     tensor: Split = WHOLE
+    context: Split = WHOLE
     expert: Split = WHOLE
-    expert_tensor_size: int = 1
+    expert_tensor: Split = WHOLE
     routing_imbalance: float = 1.0
     recompute: RecomputePolicy = field(default_factory=RecomputePolicy)
 
@@ -32,6 +33,23 @@ class LayerContext:
     def local_tokens(self) -> int:
         """Tokens of one sequence between the blocks: S/(C·T)."""
         return self.tensor.share(self.sequence_slice, "the sequence slice")
+
+    @property
+    def positions(self) -> torch.Tensor:
+        """Place in the sequence of each of this rank's S/C tokens, in the order in which the rank holds them.
+
+        With context ranks, chunks i and 2C−1−i of 2C go to rank i, so that causal work is the same on all of them.
+        """
+        if not self.context.communicates:
+            return torch.arange(self.sequence_slice, device=self.device)
+        chunks = torch.arange(self.sequence_length, device=self.device).chunk(2 * self.context.size)
+        return torch.cat((chunks[self.context.rank], chunks[-1 - self.context.rank]))
+
+    @property
+    def local_positions(self) -> torch.Tensor:
+        """Place in the sequence of each of the S/(C·T) tokens between the blocks."""
+        first = self.tensor.rank * self.local_tokens
+        return self.positions[first : first + self.local_tokens]
 
     @property
     def hidden_shape(self) -> tuple[int, int, int]:

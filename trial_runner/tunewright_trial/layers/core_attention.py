@@ -4,6 +4,7 @@ import torch
 from torch.nn import functional
 
 from tunewright_trial.layers.context import LayerContext
+from tunewright_trial.parallel.ring import ring_attention
 
 
 def attend(
@@ -16,6 +17,9 @@ def attend(
     value_width = value.shape[-1]
     padded = functional.pad(value, (0, key.shape[-1] - value_width)) if value_width < key.shape[-1] else value
     query, key, padded = (heads.permute(1, 2, 0, 3) for heads in (query, key, padded))
+    if context.context.communicates:
+        result = ring_attention(query, key, padded, context.context)
+        return result[..., :value_width].permute(2, 0, 1, 3).flatten(2)
     if context.sequence_slice < context.sequence_length:
         key, padded = (with_ring_share(heads, context.sequence_length) for heads in (key, padded))
         mask, causal = None, False

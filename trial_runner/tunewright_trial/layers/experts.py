@@ -8,7 +8,7 @@ from tunewright.domain.model_architecture import MixtureOfExperts
 from tunewright_trial.failures import unsupported
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.mlp import activate
-from tunewright_trial.layers.parameters import parameter
+from tunewright_trial.layers.parameters import Placement, placed_parameter
 
 
 class Experts(nn.Module):
@@ -17,21 +17,19 @@ class Experts(nn.Module):
     def __init__(self, context: LayerContext, shape: MixtureOfExperts) -> None:
         super().__init__()
         model = context.model
-        if shape.expert_ffn_hidden_size % context.expert_tensor_size:
-            raise unsupported(f"expertTensorParallelSize {context.expert_tensor_size} does not divide the expert width")
-        width, hidden = shape.expert_ffn_hidden_size // context.expert_tensor_size, model.hidden_size
+        split, count, hidden = context.expert_tensor, shape.num_experts, model.hidden_size
+        width = split.size * split.share(shape.expert_ffn_hidden_size, "expertFfnHiddenSize")
+        if model.mlp_bias and split.size > 1:
+            raise unsupported("experts with biases do not run with expertTensorParallelSize > 1: set it to 1")
         self._recompute = context.recompute
         self._grouped = (
             context.device.type == "cuda" and context.dtype == torch.bfloat16 and hasattr(functional, "grouped_mm")
         )
-        self.gate = parameter(context, (shape.num_experts, width, hidden), "expert") if model.gated_mlp else None
-        self.up = parameter(context, (shape.num_experts, width, hidden), "expert")
-        self.down = parameter(context, (shape.num_experts, hidden, width), "expert")
-        if model.mlp_bias:
-            self.up_bias = parameter(context, (shape.num_experts, width), "expert", fill="zeros")
-            self.down_bias = parameter(context, (shape.num_experts, hidden), "expert", fill="zeros")
-        else:
-            self.up_bias = self.down_bias = None
+        self.gate = _weight(context, (count, width, hidden), 1) if model.gated_mlp else None
+        self.up = _weight(context, (count, width, hidden), 1)
+        self.down = _weight(context, (count, hidden, width), 2)
+        self.up_bias = _bias(context, (count, width)) if model.mlp_bias else None
+        self.down_bias = _bias(context, (count, hidden)) if model.mlp_bias else None
 
     def forward(self, rows: torch.Tensor, rows_per_expert: list[int]) -> torch.Tensor:
         """Apply expert e to its `rows_per_expert[e]` consecutive rows."""
@@ -52,3 +50,13 @@ class Experts(nn.Module):
         biases = [None] * len(counts) if bias is None else list(bias.unbind(0))
         parts = zip(rows.split(counts), weight.unbind(0), biases, strict=True)
         return torch.cat([functional.linear(part, matrix, offset) for part, matrix, offset in parts])
+
+
+def _weight(context: LayerContext, shape: tuple[int, ...], dimension: int) -> nn.Parameter:
+    """Allocate a weight whose experts are split over the expert group, and each expert along `dimension`."""
+    parts = ((0, context.expert), (dimension, context.expert_tensor))
+    return placed_parameter(context, shape, Placement("expert", parts, "normal"))
+
+
+def _bias(context: LayerContext, shape: tuple[int, int]) -> nn.Parameter:
+    return placed_parameter(context, shape, Placement("expert", ((0, context.expert),), "zeros"))

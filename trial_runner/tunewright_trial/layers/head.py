@@ -7,8 +7,8 @@ from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
 from tunewright_trial.layers.context import LayerContext
+from tunewright_trial.layers.embedding import vocabulary_weight
 from tunewright_trial.layers.norms import Norm
-from tunewright_trial.layers.parameters import parameter
 from tunewright_trial.layers.split import Split
 from tunewright_trial.parallel.sequence import gather_sequence
 
@@ -16,12 +16,13 @@ from tunewright_trial.parallel.sequence import gather_sequence
 class Head(nn.Module):
     """Hidden states (S/(C·T), b, H) and targets (b, S/C) to the mean loss, shape (1,)."""
 
-    def __init__(self, context: LayerContext, tied_weight: nn.Parameter | None = None) -> None:
+    def __init__(
+        self, context: LayerContext, tied_weight: nn.Parameter | None = None, tied_apart: bool = False
+    ) -> None:
         super().__init__()
         self._tensor = context.tensor
-        shape = (context.padded_vocabulary_size, context.model.hidden_size)
         self.norm = Norm(context, context.model.hidden_size)
-        self.weight = parameter(context, shape, "split", 0) if tied_weight is None else tied_weight
+        self.weight = vocabulary_weight(context, tied_apart) if tied_weight is None else tied_weight
 
     def forward(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the cross entropy, averaged over this rank's sequences."""
@@ -29,8 +30,8 @@ class Head(nn.Module):
         logits = functional.linear(tokens, self.weight).flatten(0, 1).float()
         wanted = targets.t().flatten()
         if self._tensor.size == 1:
-            return functional.cross_entropy(logits, wanted).view(1)
-        return SplitCrossEntropy.apply(logits, wanted, self._tensor).mean().view(1)
+            return torch.stack((functional.cross_entropy(logits, wanted),))
+        return torch.stack((SplitCrossEntropy.apply(logits, wanted, self._tensor).mean(),))
 
 
 class SplitCrossEntropy(torch.autograd.Function):

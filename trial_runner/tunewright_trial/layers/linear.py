@@ -5,7 +5,8 @@ from torch import nn
 from torch.nn import functional
 
 from tunewright_trial.layers.context import LayerContext
-from tunewright_trial.layers.parameters import parameter
+from tunewright_trial.layers.parameters import Placement, parameter, placed_parameter
+from tunewright_trial.layers.split import Split
 from tunewright_trial.parallel.sequence import scatter_sequence
 
 
@@ -19,6 +20,20 @@ class ColumnLinear(nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Apply this rank's output columns."""
+        return functional.linear(hidden, self.weight, self.bias)
+
+
+class HeadLinear(nn.Module):
+    """(s, b, inputs) to (s, b, outputs/G): columns of whole key/value heads, one head on each of several ranks."""
+
+    def __init__(self, context: LayerContext, inputs: int, outputs: int, heads: Split, bias: bool = False) -> None:
+        super().__init__()
+        kind = ((0, heads),)
+        self.weight = placed_parameter(context, (outputs, inputs), Placement("key-value", kind, "normal"))
+        self.bias = placed_parameter(context, (outputs,), Placement("key-value", kind, "zeros")) if bias else None
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Apply the columns of this rank's head."""
         return functional.linear(hidden, self.weight, self.bias)
 
 

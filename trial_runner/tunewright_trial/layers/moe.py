@@ -60,8 +60,6 @@ class MoeMlp(nn.Module):
     def _visits(self) -> torch.Tensor:
         """Return the experts of this rank's tokens, shape (s/T·b, k)."""
         context, visits = self._context, self._shape.experts_per_token
-        first = context.tensor.rank * context.local_tokens
-        positions = torch.arange(first, first + context.local_tokens, device=context.device)
-        positions = positions.repeat_interleave(context.micro_batch_size)
+        positions = context.local_positions.repeat_interleave(context.micro_batch_size)
         steps = torch.arange(visits, device=context.device)
         return (positions[:, None] * visits + steps) % self._shape.num_experts

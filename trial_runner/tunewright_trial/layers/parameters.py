@@ -16,23 +16,28 @@ from torch import nn
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.split import WHOLE, Split
 
-Kind = Literal["split", "replicated", "expert"]
+Kind = Literal["split", "replicated", "key-value", "tied", "expert"]
 Fill = Literal["normal", "ones", "zeros"]
 INITIAL_DEVIATION = 0.02
 
 
 @dataclass(frozen=True)
 class Placement:
-    """How one parameter lies on the ranks of a stage.
+    """How one parameter lies on the ranks.
 
     `split`: over the tensor group, or whole where T is 1. `replicated`: on every tensor rank, each with the gradient of
-    its own tokens or heads, to be summed. `expert`: over the expert group.
+    its own tokens or heads, to be summed. `key-value`: like split, but by fewer heads than ranks, so that neighbours
+    hold the same. `tied`: an output layer that is apart from the embedding it equals, and that embedding. `expert`:
+    over the expert group, and each expert over the expert tensor group.
+
+    `parts` are the split dimensions, each with its split; `name` replaces the parameter's own in what its value is
+    made from.
     """
 
     kind: Kind
-    dimension: int
-    split: Split
+    parts: tuple[tuple[int, Split], ...]
     fill: Fill
+    name: str = ""
 
 
 def parameter(
@@ -43,11 +48,17 @@ def parameter(
     fill: Fill = "normal",
 ) -> nn.Parameter:
     """Allocate this rank's part of a parameter whose whole shape is `shape`; values come from `initialise`."""
-    split = {"split": context.tensor, "expert": context.expert, "replicated": WHOLE}[kind]
+    splits: dict[Kind, Split] = {"split": context.tensor, "replicated": WHOLE}
+    return placed_parameter(context, shape, Placement(kind, ((dimension, splits[kind]),), fill))
+
+
+def placed_parameter(context: LayerContext, shape: tuple[int, ...], placement: Placement) -> nn.Parameter:
+    """Allocate this rank's part of a parameter whose whole shape is `shape` and whose placement is given."""
     local = list(shape)
-    local[dimension] = split.share(shape[dimension], "a weight's dimension")
+    for dimension, split in placement.parts:
+        local[dimension] = split.share(local[dimension], "a weight's dimension")
     value = nn.Parameter(torch.empty(local, dtype=context.dtype, device=context.device))
-    value.placement = Placement(kind, dimension, split, fill)
+    value.placement = placement
     return value
 
 
@@ -66,7 +77,7 @@ def initialise(modules: Iterable[nn.Module], seed: int) -> None:
     with torch.no_grad():
         for name, value in ((name, value) for module in modules for name, value in module.named_parameters()):
             if id(value) not in done:
-                _fill(value, _seed_of(seed, name))
+                _fill(value, _seed_of(seed, placement_of(value).name or name))
                 done.add(id(value))
 
 
@@ -76,15 +87,16 @@ def _fill(value: nn.Parameter, seed: int) -> None:
         value.fill_(1.0 if placement.fill == "ones" else 0.0)
         return
     generator = torch.Generator(device=value.device).manual_seed(seed)
-    split = placement.split
-    if not split.communicates:
-        value.normal_(0.0, INITIAL_DEVIATION, generator=generator)
-        return
+    parts = [(dimension, split) for dimension, split in placement.parts if split.communicates]
     whole_shape = list(value.shape)
-    whole_shape[placement.dimension] *= split.size
-    whole = torch.empty(whole_shape, dtype=value.dtype, device=value.device)
+    for dimension, split in parts:
+        whole_shape[dimension] *= split.size
+    whole = torch.empty(whole_shape, dtype=value.dtype, device=value.device) if parts else value
     whole.normal_(0.0, INITIAL_DEVIATION, generator=generator)
-    value.copy_(whole.chunk(split.size, placement.dimension)[split.rank])
+    for dimension, split in parts:
+        whole = whole.chunk(split.size, dimension)[split.rank]
+    if parts:
+        value.copy_(whole)
 
 
 def _seed_of(seed: int, name: str) -> int:

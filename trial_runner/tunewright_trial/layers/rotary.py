@@ -13,11 +13,11 @@ class Rotary(nn.Module):
 
     def __init__(self, context: LayerContext, width: int) -> None:
         super().__init__()
-        positions = torch.arange(context.sequence_slice, dtype=torch.float32)
-        frequencies = BASE ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)
+        positions = context.positions.float()
+        frequencies = BASE ** (-torch.arange(0, width, 2, dtype=torch.float32, device=positions.device) / width)
         angles = torch.outer(positions, frequencies).repeat(1, 2)[:, None, None, :width]
-        self.register_buffer("cosine", angles.cos().to(context.device, context.dtype), persistent=False)
-        self.register_buffer("sine", angles.sin().to(context.device, context.dtype), persistent=False)
+        self.register_buffer("cosine", angles.cos().to(context.dtype), persistent=False)
+        self.register_buffer("sine", angles.sin().to(context.dtype), persistent=False)
 
     def forward(self, heads: torch.Tensor) -> torch.Tensor:
         """Rotate every head."""

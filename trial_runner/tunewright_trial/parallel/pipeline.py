@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from tunewright.domain.pipeline_layout import layers_per_rank, virtual_stage
+from tunewright.domain.pipeline_layout import layers_per_rank, layers_per_stage, virtual_stage
 from tunewright.domain.training_config import V_SHAPED_SCHEDULES, TrainingConfig
 from tunewright_trial.failures import unsupported
 from tunewright_trial.layers.context import LayerContext
@@ -23,19 +23,26 @@ def stages_of_rank(config: TrainingConfig, num_layers: int, rank: int) -> list[t
     """Return the virtual stages of one pipeline rank in chunk order, each with the indices of its layers."""
     ranks, chunks = config.pipeline_parallel_size, config.virtual_pipeline_parallel_size
     counts = layers_per_rank(num_layers, ranks, chunks, config.pipeline_layout)
-    if counts is None:
+    per_stage = layers_per_stage(num_layers, ranks, chunks, config.pipeline_layout)
+    if counts is None and per_stage is None:
         raise unsupported(f"{num_layers} layers do not fit {ranks} ranks of {chunks} chunks: change pipelineLayout")
-    v_shaped = config.pipeline_schedule in V_SHAPED_SCHEDULES and ranks > 1
     order = sorted(
-        (virtual_stage(place, chunk, ranks, v_shaped), place) for place in range(ranks) for chunk in range(chunks)
+        (virtual_stage(place, chunk, ranks, _is_v_shaped(config)), place)
+        for place in range(ranks)
+        for chunk in range(chunks)
     )
     stages, first = [], 0
     for stage, place in order:
-        layers = counts[place] // chunks
+        layers = per_stage[stage] if per_stage is not None else counts[place] // chunks if counts is not None else 0
         if place == rank:
             stages.append((stage, list(range(first, first + layers))))
         first += layers
     return stages
+
+
+def _is_v_shaped(config: TrainingConfig) -> bool:
+    """Whether the last stage comes back to the rank of the first."""
+    return config.pipeline_schedule in V_SHAPED_SCHEDULES and config.pipeline_parallel_size > 1
 
 
 def build_chunks(context: LayerContext, config: TrainingConfig, rank: int) -> list[tuple[int, ModelChunk]]:
@@ -43,11 +50,11 @@ def build_chunks(context: LayerContext, config: TrainingConfig, rank: int) -> li
     last = config.pipeline_parallel_size * config.virtual_pipeline_parallel_size - 1
     stages = stages_of_rank(config, context.model.num_layers, rank)
     indices = [stage for stage, _ in stages]
-    embedding = Embedding(context) if 0 in indices else None
     tied = context.model.tied_embeddings
-    if tied and last in indices and embedding is None:
-        raise unsupported("tied embeddings run only where the first and the last stage share a rank")
-    head = Head(context, embedding.weight if tied and embedding is not None else None) if last in indices else None
+    tied_apart = tied and config.pipeline_parallel_size > 1 and not _is_v_shaped(config)
+    embedding = Embedding(context, tied_apart) if 0 in indices else None
+    shared = embedding.weight if tied and embedding is not None else None
+    head = Head(context, shared, tied_apart) if last in indices else None
     return [
         (stage, ModelChunk(context, layers, embedding if stage == 0 else None, head if stage == last else None))
         for stage, layers in stages

@@ -1,22 +1,36 @@
-"""torch's pipeline schedules over one rank's chunks. Slow to import: only with a pipeline."""
+"""torch's pipeline schedules over one rank's chunks. Slow to import: only with a pipeline.
+
+Three schedules are torch's own; the others are descriptions for its runtime: the order of operations that projections
+simulate, lowered by torch to sends and receives.
+"""
 
 from collections.abc import Callable, Sequence
 
 import torch
 from torch.distributed import pipelining
+from torch.distributed.pipelining.schedules import _Action, _ComputationType, _PipelineScheduleRuntime
 
-from tunewright.domain.training_config import TrainingConfig
+from tunewright.domain.pipeline_layout import virtual_stage
+from tunewright.domain.training_config import V_SHAPED_SCHEDULES, TrainingConfig
+from tunewright.performance.pipeline.operation import BACKWARD, FORWARD, WEIGHT
+from tunewright.performance.pipeline.orders import rank_orders
 from tunewright_trial.failures import unsupported
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.model_chunk import ModelChunk
 from tunewright_trial.layers.split import Split
 
-SCHEDULES = {
+SHIPPED = {
     "1f1b": pipelining.Schedule1F1B,
     "interleaved-1f1b": pipelining.ScheduleInterleaved1F1B,
     "zero-bubble-v": pipelining.ScheduleZBVZeroBubble,
 }
 """By our names. The others have no schedule in torch."""
+
+_KINDS = {
+    FORWARD: _ComputationType.FORWARD,
+    BACKWARD: _ComputationType.BACKWARD_INPUT,
+    WEIGHT: _ComputationType.BACKWARD_WEIGHT,
+}
 
 
 class PipelineRunner:
@@ -34,7 +48,10 @@ class PipelineRunner:
         indices = {index for index, _ in chunks}
         self._has_first, self._has_last = 0 in indices, count - 1 in indices
         stages = [_stage(context, index, count, chunk, pipeline) for index, chunk in chunks]
-        self._schedule = _schedule(config.pipeline_schedule, stages, micro_batches)
+        try:
+            self._schedule = _schedule(config, stages, micro_batches)
+        except ValueError as error:
+            raise unsupported(f"torch refuses the schedule {config.pipeline_schedule} here: {error}") from error
 
     def __call__(self, tokens: torch.Tensor, targets: torch.Tensor) -> float:
         """Run forward and backward of all micro batches; return the mean loss, 0 on ranks without the head."""
@@ -48,17 +65,39 @@ class PipelineRunner:
 
 
 def _schedule(
-    name: str, stages: list[pipelining.PipelineStage], micro_batches: int
+    config: TrainingConfig, stages: list[pipelining.PipelineStage], micro_batches: int
 ) -> pipelining.schedules._PipelineSchedule:
-    kind = SCHEDULES.get(name)
-    if kind is None:
-        raise unsupported(f"torch ships no schedule {name}: use the primus backend or {', '.join(SCHEDULES)}")
-    given = stages[0] if kind is pipelining.Schedule1F1B else stages
-    try:
-        # The loss carries the factor 1/M, since torch's own scaling would reach a tied weight once per stage.
-        return kind(given, micro_batches, _mean_loss(micro_batches), scale_grads=False)
-    except ValueError as error:
-        raise unsupported(f"torch refuses the schedule {name} here: {error}") from error
+    """Build the schedule. The loss carries the factor 1/M: torch's own would reach a tied weight once per stage."""
+    name, loss = config.pipeline_schedule, _mean_loss(micro_batches)
+    shipped = SHIPPED.get(name)
+    if shipped is None:
+        return _described(config, stages, micro_batches, loss)
+    return shipped(stages[0] if name == "1f1b" else stages, micro_batches, loss, scale_grads=False)
+
+
+def _described(
+    config: TrainingConfig,
+    stages: list[pipelining.PipelineStage],
+    micro_batches: int,
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> pipelining.schedules._PipelineSchedule:
+    schedule = _PipelineScheduleRuntime(stages, micro_batches, loss, scale_grads=False)
+    schedule.pipeline_order = described_actions(config, micro_batches)
+    schedule._prepare_schedule_with_comms(schedule.pipeline_order)
+    return schedule
+
+
+def described_actions(config: TrainingConfig, micro_batches: int) -> dict[int, list[_Action]]:
+    """Return what every pipeline rank computes, in order: the order that projections simulate."""
+    ranks, name = config.pipeline_parallel_size, config.pipeline_schedule
+    orders = rank_orders(name, ranks, config.virtual_pipeline_parallel_size, micro_batches)
+    v_shaped = name in V_SHAPED_SCHEDULES
+    return {
+        rank: [
+            _Action(virtual_stage(rank, chunk, ranks, v_shaped), _KINDS[kind], index) for kind, chunk, index in order
+        ]
+        for rank, order in enumerate(orders)
+    }
 
 
 def _stage(

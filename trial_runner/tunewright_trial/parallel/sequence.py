@@ -22,6 +22,29 @@ def scatter_sequence(hidden: torch.Tensor, split: Split) -> torch.Tensor:
     return scattered
 
 
+def sum_over(value: torch.Tensor, split: Split) -> torch.Tensor:
+    """Sum over the group; so is the gradient, since every rank goes on with the sum in its own way."""
+    summed: torch.Tensor = _Sum.apply(value, split) if split.communicates else value
+    return summed
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: FunctionCtx, value: torch.Tensor, split: Split) -> torch.Tensor:
+        ctx.split = split
+        return _summed(value, split)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _summed(gradient, ctx.split), None
+
+
+def _summed(value: torch.Tensor, split: Split) -> torch.Tensor:
+    result = value.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(result, group=split.group)
+    return result
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, hidden: torch.Tensor, split: Split) -> torch.Tensor:

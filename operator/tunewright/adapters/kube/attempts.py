@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
+from pydantic import TypeAdapter
+
 from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.manifests import CONTAINER
 from tunewright.adapters.kube.spec.trial import PodSpec
@@ -27,6 +29,7 @@ _TERMINATING_SECONDS = 150
 _IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _PREEMPTION_REASONS = frozenset({"PreemptionByScheduler", "EvictionByEvictionAPI"})
 _MAX_MESSAGE = 900
+_FAILURES: TypeAdapter[FailureClass] = TypeAdapter(FailureClass)
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,9 @@ def view_attempt(
 ) -> AttemptView:
     """Judge one attempt. `refusals` are messages of FailedCreate events; `now` is in seconds since the epoch."""
     newest = max(pods, key=lambda item: str(item["metadata"]["creationTimestamp"]), default=None)
-    recorded = job["metadata"].get("annotations", {}).get(labels.VERDICT)
-    if recorded:
-        return _recorded_view(job, identity, recorded)
+    recorded = _recorded_view(job, identity)
+    if recorded is not None:
+        return recorded
     times = _times(job, newest, now)
     report, ended = _outcome(job, newest, identity)
     to_end = None if report or ended else _overdue(job, newest, refusals, pod, times, now)
@@ -110,18 +113,22 @@ def verdict_text(observation: TrialObservation) -> str:
     )
 
 
-def _recorded_view(job: Document, identity: TrialIdentity, text: str) -> AttemptView:
-    recorded = json.loads(text)
-    observation = TrialObservation(
-        trial=identity.trial,
-        attempt=identity.attempt,
-        state="finished",
-        failure=recorded["failure"],
-        message=recorded["message"],
-        node=recorded["node"],
-        gpu_seconds=recorded["gpuSeconds"],
-        queued_seconds=recorded["queuedSeconds"],
-    )
+def _recorded_view(job: Document, identity: TrialIdentity) -> AttemptView | None:
+    """Read a verdict back. An annotation that somebody damaged counts as none: the Job is judged again."""
+    try:
+        recorded = json.loads(job["metadata"]["annotations"][labels.VERDICT])
+        observation = TrialObservation(
+            trial=identity.trial,
+            attempt=identity.attempt,
+            state="finished",
+            failure=_FAILURES.validate_python(recorded["failure"]),
+            message=str(recorded["message"]),
+            node=str(recorded["node"]),
+            gpu_seconds=float(recorded["gpuSeconds"]),
+            queued_seconds=float(recorded["queuedSeconds"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
     return AttemptView(job["metadata"]["name"], identity.kind, observation)
 
 

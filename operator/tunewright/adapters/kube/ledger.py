@@ -59,13 +59,14 @@ class ConfigMapLedger:
 
     async def _write(self, text: str) -> None:
         live = self._shards[-1] if self._shards else None
-        if live is not None and len((shard_text(live) + text).encode()) <= LIVE_SHARD_BYTES:
-            self._shards[-1] = await self._patch(live, {"data": {LEDGER_KEY: shard_text(live) + text}})
-            return
+        if live is not None and not live.get("immutable"):
+            if len((shard_text(live) + text).encode()) <= LIVE_SHARD_BYTES:
+                self._shards[-1] = await self._patch(live, {"data": {LEDGER_KEY: shard_text(live) + text}})
+                return
+            # Sealed before there is a next one: so no second writer can go on in the old one.
+            self._shards[-1] = await self._patch(live, {"immutable": True})
         shard = ledger_shard(self._run, len(self._shards), text)
         self._shards.append(await self._client.create(CONFIG_MAPS, self._run.namespace, shard))
-        if live is not None:
-            self._shards[-2] = await self._patch(live, {"immutable": True})
 
     async def _patch(self, shard: Document, change: dict[str, Any]) -> Document:
         metadata = shard["metadata"]

@@ -101,6 +101,24 @@ def unreadable_ledger_status(message: str, previous: Mapping[str, Any], generati
     }
 
 
+def blocked_status(message: str, previous: Mapping[str, Any], generation: int, now: str) -> Document:
+    """Return the status of a run that the API server refuses something: it is tried again, and people can see why."""
+    wanted = [Wanted("Accepted", "True", "Valid"), Wanted("Finished", "False", "Blocked", message)]
+    return {
+        "state": "Pending",
+        **previous,
+        "answer": f"blocked: {message}"[:1000],
+        "observedGeneration": generation,
+        "conditions": updated_conditions(previous.get("conditions", ()), wanted, generation, now),
+    }
+
+
+def is_over(status: Mapping[str, Any], generation: int) -> bool:
+    """Tell whether a status says that exactly this generation is finished."""
+    finished = any(item["type"] == "Finished" and item["status"] == "True" for item in status.get("conditions", ()))
+    return finished and status.get("observedGeneration") == generation
+
+
 def _answer(view: RunView) -> str:
     """Say what is found, or what the run waits for while nothing is."""
     if view.phase is None and view.suspended:

@@ -7,7 +7,7 @@ from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.attempts import AttemptView, Document, identity_of, verdict_text, view_attempt
 from tunewright.adapters.kube.client import EVENTS, JOBS, PODS, KubeClient
 from tunewright.adapters.kube.manifests import PodOptions, trial_job
-from tunewright.adapters.kube.names import RunReference
+from tunewright.adapters.kube.names import RunReference, trial_job_name
 from tunewright.errors import Conflict, Transient
 from tunewright.ports import Clock, TrialObservation
 from tunewright.trial_protocol.identity import TrialIdentity
@@ -25,6 +25,7 @@ class KubeTrials:
         self._run = run
         self._clock = clock
         self._views: tuple[AttemptView, ...] = ()
+        self._lost: dict[tuple[str, int], TrialObservation] = {}
 
     @property
     def views(self) -> tuple[AttemptView, ...]:
@@ -38,6 +39,17 @@ class KubeTrials:
             await self._client.create(JOBS, self._run.namespace, job)
         except Conflict:
             await self._check_is_ours(job)
+
+    async def adopt(self, request: TrialRequest) -> None:
+        """Give up an attempt whose Job is gone: somebody deleted it, and what it found is lost."""
+        identity = request.identity
+        self._lost[identity.trial, identity.attempt] = TrialObservation(
+            trial=identity.trial,
+            attempt=identity.attempt,
+            state="finished",
+            failure="NodeLost",
+            message=f"the Job {trial_job_name(self._run, identity)} is gone: it was deleted before its end",
+        )
 
     async def observe(self) -> Sequence[TrialObservation]:
         """Judge every attempt from its Job and Pod, and end those whose time is over."""
@@ -54,7 +66,9 @@ class KubeTrials:
         self._views = tuple(
             [await self._view(identity, job, by_job.get(job["metadata"]["name"], [])) for identity, job in ours]
         )
-        return [view.observation for view in self._views]
+        seen = [view.observation for view in self._views]
+        there = {(one.trial, one.attempt) for one in seen}
+        return [*seen, *(lost for key, lost in self._lost.items() if key not in there)]
 
     async def stop(self, trial: str, attempt: int) -> None:
         """End an attempt as Cancelled; one that is not there or already over is fine."""

@@ -27,6 +27,10 @@ class FileLedger:
         """Write the records with one write and wait until they are on disk."""
         await asyncio.to_thread(self._append, encode_lines(records).encode())
 
+    def clear(self) -> None:
+        """Discard every record; only the holder of the lock can."""
+        self._opened().truncate(0)
+
     def close(self) -> None:
         """Release the lock."""
         if self._file is not None:

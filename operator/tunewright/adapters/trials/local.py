@@ -56,6 +56,16 @@ class LocalTrials:
         except OSError as error:
             raise TuningError(f"trial {key[0]} cannot start in {self._workdir}: {error}") from error
 
+    async def adopt(self, request: TrialRequest) -> None:
+        """Take the report that an attempt of an earlier process left; without one it ended with that process."""
+        running = TrialObservation(request.identity.trial, request.identity.attempt, "running", node="local")
+        attempt = _Attempt(request, self._folder(request), None, time.monotonic(), running)
+        if _has_report(attempt):
+            _conclude(attempt, report=_report_of(attempt))
+        else:
+            _conclude(attempt, failure="NodeLost", message="it ended with the process that had started it")
+        self._attempts[request.identity.trial, request.identity.attempt] = attempt
+
     async def observe(self) -> Sequence[TrialObservation]:
         """Return every attempt that was started here."""
         for attempt in self._attempts.values():
@@ -77,9 +87,11 @@ class LocalTrials:
         for trial, attempt in list(self._attempts):
             await self.stop(trial, attempt)
 
+    def _folder(self, request: TrialRequest) -> Path:
+        return self._workdir / f"{request.identity.trial}-{request.identity.attempt}"
+
     def _started(self, request: TrialRequest) -> _Attempt:
-        identity = request.identity
-        folder = self._workdir / f"{identity.trial}-{identity.attempt}"
+        identity, folder = request.identity, self._folder(request)
         running = TrialObservation(identity.trial, identity.attempt, "running", node="local")
         attempt = _Attempt(request, folder, None, time.monotonic(), running)
         if _has_report(attempt):

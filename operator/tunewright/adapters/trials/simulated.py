@@ -98,6 +98,10 @@ class SimulatedTrials:
             gpu_seconds=report.wall_seconds * gpus,
         )
 
+    async def adopt(self, request: TrialRequest) -> None:
+        """Answer again: the answer is the same."""
+        await self.start(request)
+
     async def observe(self) -> Sequence[TrialObservation]:
         """Return every attempt that was answered."""
         return list(self._finished.values())

@@ -1,0 +1,66 @@
+"""A calibration judged on rows it has not seen: every source (or model) is left out once. Called by `calibrate`."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunewright.calibration.fitting import Measurements, fit_calibration
+from tunewright.calibration.measured_row import MeasuredRow
+from tunewright.domain.hardware import Calibration
+
+COVERED = 0.80
+LEAST_WIDTH = 0.05
+"""Half width of an interval at least: what submitters of one configuration differ by."""
+
+LEFT_OUT: Mapping[str, Callable[[MeasuredRow], str]] = {
+    "source": lambda row: row.source,
+    "model": lambda row: row.model,
+}
+"""What rows have in common that are left out together."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """One row with the residual of a fit that knew nothing of its source: log(estimated/measured)."""
+
+    row: MeasuredRow
+    residual: float
+
+
+def leave_out(rows: Sequence[MeasuredRow], by: str) -> list[LeftOut]:
+    """Fit one accelerator's rows again for every class of `by`, without it; return that class's residuals."""
+    classes: dict[str, list[MeasuredRow]] = defaultdict(list)
+    for row in rows:
+        if row.step_seconds:
+            classes[LEFT_OUT[by](row)].append(row)
+    found = []
+    for name, members in classes.items():
+        others = [row for other, group in classes.items() if other != name for row in group]
+        fitted = fit_calibration(Measurements(others), Calibration())
+        residuals = Measurements(members).residuals(fitted)
+        found += [LeftOut(row, float(residual)) for row, residual in zip(members, residuals, strict=True)]
+    return found
+
+
+def interval_widths(own: Sequence[LeftOut], everyone: Sequence[LeftOut]) -> dict[str, float]:
+    """Return half widths of the 80 % interval by family, from left-out residuals of this device and of all.
+
+    A device with few rows leans on the others: its quantile counts with its number of rows, theirs with ten.
+    """
+    return {family: _width(_of(own, family), _of(everyone, family)) for family in ("dense", "moe")}
+
+
+_PSEUDO_ROWS = 10
+
+
+def _of(rows: Sequence[LeftOut], family: str) -> list[float]:
+    return [abs(item.residual) for item in rows if item.row.family == family]
+
+
+def _width(own: Sequence[float], everyone: Sequence[float]) -> float:
+    shared = float(np.quantile(everyone, COVERED)) if everyone else 0.2
+    mine = float(np.quantile(own, COVERED)) if own else shared
+    mixed = (len(own) * mine + _PSEUDO_ROWS * shared) / (len(own) + _PSEUDO_ROWS)
+    return round(max(LEAST_WIDTH, mixed), 3)
