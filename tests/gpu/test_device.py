@@ -15,10 +15,9 @@ from tunewright.domain.config_batch import ConfigBatch
 from tunewright.domain.hardware import Accelerator, Cluster
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
-from tunewright.engine.requests import config_digest
 from tunewright.performance.compute import analytic_layer_times
 from tunewright.ports import TrialObservation
-from tunewright.trial_protocol.identity import TrialIdentity
+from tunewright.trial_protocol.identity import TrialIdentity, config_digest
 from tunewright.trial_protocol.request import ExpectedDevice, TrialRequest
 
 pytestmark = pytest.mark.gpu

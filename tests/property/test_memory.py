@@ -18,7 +18,7 @@ from tunewright.domain.training_config import (
     V_SHAPED_SCHEDULES,
     TrainingConfig,
 )
-from tunewright.memory import KINDS, estimate
+from tunewright.memory import KINDS, Software, estimate, screen
 
 SIZES = st.sampled_from((1, 2, 4, 8))
 
@@ -57,16 +57,37 @@ def problems(draw: st.DrawFn) -> TuningProblem:
     implementation = draw(st.sampled_from(("torch", "transformer-engine")))
     imbalance = draw(st.sampled_from((1.0, 1.3, 16.0)))
     device = draw(st.sampled_from((MI355X, CPU)))
+    backend = draw(st.sampled_from(("primus", "torchtitan")))
     return problem(
-        model, 64, device, implementation=implementation, routing_imbalance=imbalance, global_batch_size=1024
+        model,
+        64,
+        device,
+        implementation=implementation,
+        backend=backend,
+        routing_imbalance=imbalance,
+        global_batch_size=1024,
     )
 
 
-@given(problems(), st.lists(configs(), min_size=1, max_size=8))
+SOFTWARE = st.builds(
+    Software,
+    flash_attention=st.booleans(),
+    compiled_layers=st.booleans(),
+    offloads_activations=st.booleans(),
+    float32_weights=st.booleans(),
+    in_place_loss=st.sampled_from((None, True, False)),
+    fp8_weights=st.booleans(),
+    gradient_bytes=st.sampled_from((2.0, 4.0)),
+    master_bytes=st.sampled_from((2.0, 4.0)),
+    moment_bytes=st.sampled_from((2.0, 4.0)),
+)
+
+
+@given(problems(), st.lists(configs(), min_size=1, max_size=8), SOFTWARE)
 def test_items_are_finite_and_not_negative_and_sum_to_the_totals(
-    posed: TuningProblem, chosen: list[TrainingConfig]
+    posed: TuningProblem, chosen: list[TrainingConfig], software: Software
 ) -> None:
-    result = estimate(posed, ConfigBatch.of(chosen))
+    result = estimate(posed, ConfigBatch.of(chosen), software=software)
     for name, size in result.items.items():
         assert np.isfinite(size).all(), name
         assert (size >= 0).all(), name
@@ -89,6 +110,14 @@ def test_a_batch_equals_its_rows_one_by_one(posed: TuningProblem, chosen: list[T
         for name, size in alone.items.items():
             np.testing.assert_array_equal(together.items[name][row, :ranks], size[0], err_msg=name)
         assert together.breakdown(row) == alone.breakdown(0)
+
+
+@given(problems(), st.lists(configs(), min_size=1, max_size=8))
+def test_screening_a_batch_gives_the_totals_of_its_rows(posed: TuningProblem, chosen: list[TrainingConfig]) -> None:
+    batch = ConfigBatch.of(chosen)
+    screened, result = screen(posed, batch), estimate(posed, batch)
+    np.testing.assert_array_equal(screened.allocated_bytes, result.allocated_bytes)
+    np.testing.assert_array_equal(screened.device_bytes, result.device_bytes)
 
 
 def _sharded(posed: TuningProblem, axis: str, size: int, optimizer: str) -> TrainingConfig:
@@ -122,7 +151,7 @@ def test_a_larger_micro_batch_never_needs_less(posed: TuningProblem, config: Tra
 
 @given(problems(), configs())
 def test_recomputing_never_keeps_more_for_waiting_micro_batches(posed: TuningProblem, config: TrainingConfig) -> None:
-    fused = posed.model_copy(update={"implementation": "transformer-engine"})
+    fused = posed.model_copy(update={"implementation": "transformer-engine", "backend": "primus"})
     plain = config.model_copy(update={"recompute_granularity": "none", "recompute_modules": ()})
     result = estimate(fused, ConfigBatch.of([plain, config]))
     kept = result.by_kind["activations"] - result.items["recomputed_unit"]

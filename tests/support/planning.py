@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.records import AT, a_header
+from tests.support.records import AT, RUN_UID, a_header
 from tunewright.domain.config_batch import ConfigBatch
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
@@ -75,7 +75,7 @@ def a_measurement(problem: TuningProblem, config: TrainingConfig, slower: float 
 def identity_of(start: StartTrial) -> TrialIdentity:
     """Return the identity that a report of this attempt carries."""
     return TrialIdentity(
-        run_uid="run",
+        run_uid=RUN_UID,
         trial=start.trial,
         attempt=start.attempt,
         kind=start.kind,

@@ -10,6 +10,7 @@ from tunewright.planner.records import Advice, Header
 from tunewright.planner.settings import PlannerSettings, ValidationSettings
 from tunewright.trial_protocol.request import ExpectedDevice
 
+RUN_UID = "00000000-0000-4000-8000-000000000001"
 AT = "2026-11-30T05:00:00.000Z"
 
 
@@ -35,7 +36,7 @@ def a_header(**changes: Any) -> Header:
     """Return a valid first line."""
     fields: dict[str, Any] = {
         "run": "quickstart",
-        "run_uid": "00000000-0000-4000-8000-000000000001",
+        "run_uid": RUN_UID,
         "problem": a_tiny_problem(),
         "settings": PlannerSettings(
             baseline=TrainingConfig(precision="fp32"), validation=ValidationSettings(nodes=1, top_k=1)

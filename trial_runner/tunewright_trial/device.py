@@ -1,5 +1,6 @@
 """Which device a rank runs on, what it is, and whether it is the one that the run asked for. Called by `rank`."""
 
+import platform
 import socket
 
 import torch
@@ -62,7 +63,7 @@ def facts_of(device: torch.device) -> DeviceFacts:
     host = socket.gethostname()[:80]
     version = str(torch.__version__)[:40]
     if device.type != "cuda":
-        return DeviceFacts(name="cpu", count=1, host=host, torch_version=version)
+        return DeviceFacts(name="cpu", count=1, host=host, torch_version=version, runtime=platform.platform()[:80])
     properties = torch.cuda.get_device_properties(device)
     return DeviceFacts(
         name=properties.name[:80],
@@ -71,12 +72,27 @@ def facts_of(device: torch.device) -> DeviceFacts:
         memory_bytes=properties.total_memory,
         host=host,
         torch_version=version,
+        runtime=_runtime(),
+        **_clocks(device),
     )
 
 
-def peak_memory_bytes(device: torch.device) -> int:
-    """Return the allocator's peak since the last reset; 0 on the CPU, whose allocator keeps no such figure."""
-    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else 0
+def _runtime() -> str:
+    """Return the versions below torch: device runtime and collectives."""
+    runtime = f"hip {torch.version.hip}" if torch.version.hip else f"cuda {torch.version.cuda}"
+    collectives = ".".join(map(str, torch.cuda.nccl.version()))
+    return f"{runtime}, {'rccl' if torch.version.hip else 'nccl'} {collectives}"[:80]
+
+
+def _clocks(device: torch.device) -> dict[str, int]:
+    """Return clock and co-tenants where the vendor's management library is installed, else nothing."""
+    try:
+        return {
+            "clock_megahertz": int(torch.cuda.clock_rate(device)),
+            "co_tenants": max(len(torch.cuda.list_gpu_processes(device).splitlines()) - 1, 0),
+        }
+    except (ImportError, ModuleNotFoundError, RuntimeError, AttributeError):
+        return {}
 
 
 def _require(condition: bool, message: str) -> None:

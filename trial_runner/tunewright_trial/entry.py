@@ -4,7 +4,8 @@
     python -m tunewright_trial --probe
 
 The request comes from --request, TUNEWRIGHT_REQUEST (a file) or TUNEWRIGHT_REQUEST_JSON (the text itself).
-Exit code 0: a result was written. 2: there is no valid request. 3: a failure was written.
+Exit code 0: a result was written. 2: there is no valid request (a report says so if the request tells whose it is).
+3: a failure was written.
 """
 
 import argparse
@@ -16,8 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tunewright.errors import ProtocolError
+from tunewright.errors import InvalidInput, ProtocolError
 from tunewright.trial_protocol.codec import decode_request
+from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.report import DeviceFacts, Measured, Profile, TrialReport
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.failures import classify
@@ -39,13 +41,32 @@ def main(arguments: Sequence[str]) -> int:
 
         print(json.dumps(probe(), sort_keys=True))
         return EXIT_RESULT
+    target = Path(options.report or os.environ.get("TUNEWRIGHT_REPORT") or DEFAULT_REPORT)
+    text = ""
     try:
-        request = decode_request(read_request(options.request, os.environ))
+        text = read_request(options.request, os.environ)
+        request = decode_request(text)
     except (ProtocolError, OSError, UnicodeDecodeError) as error:
-        print(f"no valid request: {' '.join(str(error).split())}", file=sys.stderr)
+        message = f"no valid request: {' '.join(str(error).split())}"
+        print(message, file=sys.stderr)
+        _refuse(target, text, message)
         return EXIT_BAD_REQUEST
-    report = run(request, started, options.stop_with_stdin)
-    return _deliver(Path(options.report or os.environ.get("TUNEWRIGHT_REPORT") or DEFAULT_REPORT), report)
+    return _deliver(target, run(request, started, options.stop_with_stdin))
+
+
+def _refuse(target: Path, text: str, message: str) -> None:
+    """Say in a report why a request was refused, if it can at least be told whose request it was."""
+    identity = identity_in(text)
+    if identity is not None:
+        _deliver(target, TrialReport(identity=identity, failure="Unsupported", message=message[:500]))
+
+
+def identity_in(text: str) -> TrialIdentity | None:
+    """Return the identity of a request that is otherwise not valid, or None."""
+    try:
+        return TrialIdentity.parse(json.loads(text)["identity"])
+    except (ValueError, KeyError, TypeError, RecursionError, InvalidInput):
+        return None
 
 
 def _parser() -> argparse.ArgumentParser:

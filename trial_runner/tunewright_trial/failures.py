@@ -7,7 +7,13 @@ from tunewright.trial_protocol.report import FailureClass
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|can't allocate memory|DefaultCPUAllocator|hipErrorOutOfMemory", re.IGNORECASE
 )
-_COLLECTIVE = re.compile(r"gloo|nccl|rccl|connection (closed|reset|refused)|broken pipe|process ?group", re.IGNORECASE)
+_SHARED_MEMORY = re.compile(r"/dev/shm|shared memory (segment|file)|unable to (mmap|open) shared memory", re.IGNORECASE)
+_PORT = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
+_COLLECTIVE = re.compile(
+    rf"gloo|nccl|rccl|connection (closed|reset|refused)|broken pipe|process ?group|{_SHARED_MEMORY.pattern}"
+    rf"|{_PORT.pattern}",
+    re.IGNORECASE,
+)
 
 
 class TrialFailure(Exception):
@@ -57,4 +63,9 @@ def _one_line(error: BaseException) -> str:
     root = error
     while root.__cause__ is not None:
         root = root.__cause__
-    return f"{type(root).__name__}: {' '.join(str(root).split())}"[:500]
+    text = f"{type(root).__name__}: {' '.join(str(root).split())}"
+    if _SHARED_MEMORY.search(text):
+        text = f"too little shared memory, give /dev/shm more: {text}"
+    elif _PORT.search(text):
+        text = f"the rendezvous port is taken, choose another MASTER_PORT: {text}"
+    return text[:500]

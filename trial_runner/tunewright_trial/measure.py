@@ -8,9 +8,9 @@ import torch.distributed as dist
 
 from tunewright.trial_protocol.report import Measured
 from tunewright.trial_protocol.request import TrialRequest
-from tunewright_trial.device import peak_memory_bytes
 from tunewright_trial.failures import TrialFailure
 from tunewright_trial.parallel.layout import Layout
+from tunewright_trial.peak_memory import PeakMemory
 from tunewright_trial.place import Place
 from tunewright_trial.rendezvous import joined
 from tunewright_trial.timing import synchronize, time_call
@@ -21,19 +21,30 @@ def measure(request: TrialRequest, place: Place, device: torch.device) -> Measur
     """Run the job on all ranks; the result is the same on each of them."""
     layout = Layout.of(request.config, request.problem.model, place.world)
     with joined(place, device):
+        memory = PeakMemory(device)
         training = Training.prepare(request, layout, place.rank, device)
         results = [_step(training, number, place) for number in range(request.warmup_steps + request.steps)]
         seconds = [step_seconds for step_seconds, _ in results[request.warmup_steps :]]
-        peak = _highest([float(peak_memory_bytes(device))], device)[0]
+        peaks = _stage_peaks(layout, place.rank, memory.bytes, device)
     return Measured(
-        step_seconds=tuple(seconds[-64:]),
+        step_seconds=tuple(float(f"{one:.6g}") for one in seconds[-64:]),
         tokens_per_step=request.problem.tokens_per_step,
         world_size=place.world,
         nodes=place.nodes,
-        peak_memory_bytes=int(peak),
+        peak_memory_bytes=max(peaks),
         first_loss=results[0][1],
         last_loss=results[-1][1],
+        losses=tuple(float(f"{loss:.7g}") for _, loss in results[:64]),
+        stage_peak_bytes=tuple(peaks[:64]),
     )
+
+
+def _stage_peaks(layout: Layout, rank: int, own_peak: int, device: torch.device) -> list[int]:
+    """Return the highest peak of each pipeline stage's ranks."""
+    peaks = [0.0] * layout.pipeline
+    peaks[rank // layout.stage_ranks] = float(own_peak)
+    print(f"rank {rank} peak memory {own_peak} bytes", file=sys.stderr, flush=True)
+    return [int(peak) for peak in _highest(peaks, device)]
 
 
 def _step(training: Training, number: int, place: Place) -> tuple[float, float]:

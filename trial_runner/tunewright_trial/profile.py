@@ -4,16 +4,20 @@ Called by `rank` in every process of the node: all of them work at once, as they
 share (memory channels, power, cores) is in the figures. The first rank's figures are reported.
 """
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from tunewright.trial_protocol.report import Profile
 from tunewright.trial_protocol.request import TrialRequest
-from tunewright_trial.device import peak_memory_bytes
 from tunewright_trial.failures import unsupported
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.split import Split
 from tunewright_trial.layers.transformer_layer import LayerKind
 from tunewright_trial.number_format import dtype_of
+from tunewright_trial.peak_memory import PeakMemory
 from tunewright_trial.place import Place
 from tunewright_trial.profile_collectives import ParameterCounts, modelled_groups, time_collectives
 from tunewright_trial.profile_edges import profile_embedding, profile_head
@@ -54,25 +58,52 @@ def profile_context(request: TrialRequest, device: torch.device) -> LayerContext
 
 
 def _profile(request: TrialRequest, place: Place, context: LayerContext) -> Profile:
-    layers = {kind: profile_layer(context, kind, request.depths, request.steps) for kind in layer_kinds(context)}
-    embedding, embedding_parameters = profile_embedding(context, request.steps)
-    head, head_parameters = profile_head(context, request.steps)
+    phases = Phases(context.device)
+    with phases.phase("layers"):
+        layers = {kind: profile_layer(context, kind, request.depths, request.steps) for kind in layer_kinds(context)}
+    with phases.phase("edges"):
+        embedding, embedding_parameters = profile_embedding(context, request.steps)
+        head, head_parameters = profile_head(context, request.steps)
     dense, moe = layers.get("dense"), layers.get("moe")
     counts = ParameterCounts.of(
         layers, embedding_parameters if context.model.tied_embeddings else embedding_parameters + head_parameters
     )
+    with phases.phase("optimizer"):
+        optimizer_seconds = optimizer_seconds_per_parameter(context, counts, request.steps)
+    with phases.phase("collectives"):
+        collectives = time_collectives(request, place, context, counts)
     return Profile(
         dense_layer=dense and dense.timing,
         moe_layer=moe and moe.timing,
         embedding=embedding,
         head=head,
-        optimizer_seconds_per_parameter=optimizer_seconds_per_parameter(context, counts, request.steps),
-        collectives=time_collectives(request, place, context, counts),
+        optimizer_seconds_per_parameter=optimizer_seconds,
+        collectives=collectives,
         launch_overhead_seconds=launch_overhead_seconds(context.device),
         saved_bytes_per_layer={kind: layer.saved_bytes for kind, layer in layers.items()},
-        peak_memory_bytes=peak_memory_bytes(context.device),
+        peak_memory_bytes=max(phases.peak_bytes.values()),
         modelled_groups=modelled_groups(request, place),
+        spent_seconds=phases.seconds,
+        phase_peak_bytes=phases.peak_bytes,
     )
+
+
+class Phases:
+    """Where a profile's own time and memory go."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.seconds: dict[str, float] = {}
+        self.peak_bytes: dict[str, int] = {}
+        self._memory = PeakMemory(device)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the block as `name`."""
+        self._memory.restart()
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = round(time.perf_counter() - start, 3)
+        self.peak_bytes[name] = self._memory.bytes
 
 
 def layer_kinds(context: LayerContext) -> tuple[LayerKind, ...]:

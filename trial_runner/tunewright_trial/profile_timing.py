@@ -1,14 +1,19 @@
 """Forward and the two halves of backward, timed apart. Used by the profile of layers and of the model's ends."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 
-from tunewright_trial.timing import Stretch, repetitions, synchronize, time_work
+from tunewright_trial.timing import Stretch, is_stable, synchronize, time_work
 
-WARM_UP = 2
+MOST_WARM_UPS = 5
+MOST_REPETITIONS = 60
+SECONDS_PER_CASE = 0.15
+"""A case whose median is still uncertain after this share of the time is left with the spread that it has."""
 
 
 @dataclass
@@ -36,6 +41,11 @@ class Case:
         self.inputs_only.append(0.0)
         return spent
 
+    @property
+    def is_stable(self) -> bool:
+        """Whether both passes that count are known well enough."""
+        return is_stable(self.forward) and is_stable(self.whole_backward)
+
     def forget(self) -> None:
         """Drop the samples of the warm-up."""
         for samples in (self.forward, self.inputs_only, self.whole_backward):
@@ -55,13 +65,29 @@ class Case:
         return forward + backward
 
 
-def time_cases(device: torch.device, cases: Sequence[Case], steps: int) -> None:
-    """Time all cases in turn, `steps` times or more, so that whatever drifts meanwhile reaches all of them alike."""
-    once = [sum(case.sample(device) for case in cases) for _ in range(WARM_UP)]
+def _warm_up(device: torch.device, cases: Sequence[Case]) -> None:
+    """Run all cases until a round is no longer clearly faster than the one before, then drop the samples."""
+    fastest = math.inf
+    for _ in range(MOST_WARM_UPS):
+        seconds = sum(case.sample(device) for case in cases)
+        if seconds > 0.95 * fastest:
+            break
+        fastest = min(fastest, seconds)
     for case in cases:
         case.forget()
+
+
+def time_cases(device: torch.device, cases: Sequence[Case], steps: int) -> None:
+    """Time all cases in turn, so that whatever drifts meanwhile reaches all of them alike.
+
+    At least `steps` times, then until every median is known within 1 % or the time is up.
+    """
+    _warm_up(device, cases)
     with Stretch(device) as stretch:
-        for _ in range(repetitions(steps, min(once), 0.1 * len(cases), 20)):
+        limit = time.perf_counter() + SECONDS_PER_CASE * len(cases)
+        for repetition in range(MOST_REPETITIONS):
+            if repetition >= steps and (time.perf_counter() > limit or all(case.is_stable for case in cases)):
+                break
             for case in cases:
                 case.sample(device)
     for case in cases:

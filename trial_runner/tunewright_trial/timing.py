@@ -1,5 +1,6 @@
 """Times of calls on a device, and their medians. Used by everything that measures."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -77,6 +78,23 @@ def median_timing(samples: Sequence[float]) -> Timing:
 def timing(seconds: float, spread: float) -> Timing:
     """Return a timing in as many digits as it deserves: the whole report must fit into 3,000 bytes."""
     return Timing(seconds=float(f"{max(seconds, 0.0):.5g}"), spread=float(f"{max(spread, 0.0):.3g}"))
+
+
+STABLE = 0.01
+"""Half the width of the median's 95 % interval over the median, below which samples suffice."""
+
+
+def is_stable(samples: Sequence[float]) -> bool:
+    """Whether the median is known well enough: its distribution-free 95 % interval is narrow.
+
+    The interval lies between the order statistics n/2 ± 0.98·√n (David and Nagaraja, Order Statistics, 7.1).
+    """
+    count = len(samples)
+    low, high = math.floor(count / 2 - 0.98 * math.sqrt(count)), math.ceil(count / 2 + 0.98 * math.sqrt(count))
+    if low < 0 or high >= count:
+        return False
+    ordered = sorted(samples)
+    return (ordered[high] - ordered[low]) / 2 <= STABLE * statistics.median(ordered)
 
 
 def repetitions(requested: int, once_seconds: float, budget_seconds: float = 0.1, most: int = 15) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from tunewright.backends.megatron import edge_layers, layout_cells, stage_layers
+from tunewright.backends.primus_model import BASE, model_keys
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import EVEN_LAYOUT, TrainingConfig
 from tunewright.errors import InvalidInput
@@ -32,6 +33,20 @@ _DEGREES = {
     "expert_tensor_parallel_size": "expert_tensor_parallel_size",
     "micro_batch_size": "micro_batch_size",
 }
+_RUN: dict[str, Any] = {
+    "train_iters": 50,
+    "log_avg_skip_iterations": 2,
+    "use_rocm_mem_info": True,  # else the fullest rank's memory is refreshed at the first two iterations alone
+    "mock_data": True,
+    "train_data_path": None,
+    "valid_data_path": None,
+    "test_data_path": None,
+    "auto_continue_train": False,
+    "load": None,
+    "save": None,
+    "disable_last_saving": True,
+}
+"""A run of some iterations that reads and leaves nothing: what a benchmark needs, to be replaced for real training."""
 _PATH = "modules.pre_trainer.overrides"
 _VIRTUAL = "num_virtual_stages_per_pipeline_rank"
 
@@ -39,8 +54,9 @@ _VIRTUAL = "num_virtual_stages_per_pipeline_rank"
 def overrides(problem: TuningProblem, config: TrainingConfig) -> dict[str, Any]:
     """Return the override mapping of one configuration."""
     return {
+        **model_keys(problem.model, problem.sequence_length),
+        **_RUN,
         "seq_length": problem.sequence_length,
-        "max_position_embeddings": max(problem.sequence_length, problem.model.learned_position_embeddings),
         "global_batch_size": problem.global_batch_size,
         **{key: getattr(config, field) for key, field in _DEGREES.items()},
         "sequence_parallel": config.sequence_parallel,
@@ -54,7 +70,7 @@ def overrides(problem: TuningProblem, config: TrainingConfig) -> dict[str, Any]:
 
 
 def render(problem: TuningProblem, config: TrainingConfig) -> str:
-    """Return the experiment as YAML text. `MODEL.yaml` is the name of Primus's own model preset to adapt."""
+    """Return the experiment as YAML text. It stands alone: the model's shape is written out, data are mock data."""
     document = {
         "work_group": "tunewright",
         "user_name": "tunewright",
@@ -64,7 +80,7 @@ def render(problem: TuningProblem, config: TrainingConfig) -> str:
             "pre_trainer": {
                 "framework": "megatron",
                 "config": "pre_trainer.yaml",
-                "model": f"{problem.model.name}.yaml",
+                "model": BASE,
                 "overrides": overrides(problem, config),
             }
         },

@@ -67,6 +67,7 @@ def software_of(row: Row, problem: TuningProblem, config: TrainingConfig) -> tup
         fused_expert_casts=graphs or not _is_nemo(row),
         post_validation=split,
         overlaps_tensor="tp" in overlap or (_is_nemo(row) and "no-tp" not in overlap and "none" not in overlap),
+        overlaps_pipeline=not old,
         overlaps_expert="ep" in overlap or hidden,
     ), tuple(notes)
 

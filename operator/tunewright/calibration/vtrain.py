@@ -47,7 +47,9 @@ def vtrain_row(row: Row, catalog: Catalog, index: int) -> MeasuredRow:
         group=(model.name, problem.sequence_length, gpus, problem.global_batch_size),
         problem=problem,
         config=_config(row, problem),
-        software=Software(flash_attention=False, sequence_parallel=False, overlaps_tensor=False),
+        software=Software(
+            flash_attention=False, sequence_parallel=False, overlaps_tensor=False, overlaps_pipeline=False
+        ),
         step_seconds=milliseconds / 1e3,
         memory_bytes=None,
         memory_kind="",

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import RenderableType
+from rich.table import Table
 
 from tunewright.calibration.catalog_text import calibration_block, source_line, with_calibration
 from tunewright.calibration.fitting import Measurements, fit_calibration
@@ -113,7 +115,7 @@ def _left_out_errors(fits: Sequence[Fitted]) -> Errors:
     return Errors.of([abs(float(np.expm1(item.residual))) for fit in fits for item in fit.left_out])
 
 
-def _errors_table(fits: Sequence[Fitted]) -> Any:
+def _errors_table(fits: Sequence[Fitted]) -> RenderableType:
     numbers = ("rows", "median", "mean", "90 %", "max")
     made = table("accelerator", *numbers, right=numbers)
     for fit in fits:
@@ -125,6 +127,6 @@ def _errors_table(fits: Sequence[Fitted]) -> Any:
     return titled("Absolute relative error of step time", made)
 
 
-def _add(made: Any, label: str, errors: Errors) -> None:
+def _add(made: Table, label: str, errors: Errors) -> None:
     shares = (errors.median, errors.mean, errors.p90, errors.max)
     made.add_row(label, str(errors.count), *(f"{share:.1%}" for share in shares))

@@ -8,6 +8,7 @@ from tunewright.domain.problem import TuningProblem
 from tunewright.planner.summary import CandidateRow, Summary
 
 MOST_ROWS = 12
+MOST_FILTERED_ROWS = 4
 
 
 def print_result(problem: TuningProblem, summary: Summary) -> None:
@@ -21,7 +22,9 @@ def print_result(problem: TuningProblem, summary: Summary) -> None:
 def _candidates(summary: Summary) -> RenderableType:
     numbers = ("memory", "estimated", "projected", "measured", "bias")
     made = table("trial", "configuration", *numbers, right=numbers)
-    for row in summary.candidates[:MOST_ROWS]:
+    tried = [row for row in summary.candidates if not row.filtered]
+    filtered = [row for row in summary.candidates if row.filtered]
+    for row in [*tried[:MOST_ROWS], *filtered[:MOST_FILTERED_ROWS]]:
         made.add_row(row.trial, row.configuration, *_figures(row))
     label = " (simulated)" if summary.simulated else ""
     return titled(f"tokens/s/GPU by kind of figure{label}", made)
@@ -30,7 +33,7 @@ def _candidates(summary: Summary) -> RenderableType:
 def _figures(row: CandidateRow) -> tuple[str, ...]:
     return (
         "-" if row.memory_percent is None else f"{row.memory_percent:.0f} %",
-        f"{row.estimated:,.0f}",
+        "filtered" if row.filtered else f"{row.estimated:,.0f}",
         "-" if row.projected is None else f"{row.projected:,.0f}",
         "-" if row.measured is None else f"{row.measured:,.0f}",
         "-" if row.bias_percent is None else f"{row.bias_percent:+.1f} %",

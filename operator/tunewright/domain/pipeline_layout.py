@@ -39,12 +39,20 @@ def layers_per_rank(num_layers: int, ranks: int, chunks: int, layout: str) -> tu
 
 
 def layers_per_stage(num_layers: int, ranks: int, chunks: int, layout: str) -> tuple[int, ...] | None:
-    """Return the layers of every virtual stage when `layout` lists P·V of them in the model's order, else None.
+    """Return the layers of every virtual stage in the model's order, where these cannot be said by rank, else None.
 
-    Launchers take such lists where embedding and loss count as layers, which leaves the outer stages shorter.
+    Either `layout` lists P·V of them, or P does not divide the layers and `shorter-edges` has no counts by rank that V
+    divides: then the outer stages give way instead of the outer ranks. Launchers take such lists where embedding and
+    loss count as layers.
+
+    >>> layers_per_stage(27, 4, 2, "shorter-edges")
+    (2, 4, 4, 4, 4, 4, 4, 1)
     """
-    if chunks == 1 or layout in (EVEN_LAYOUT, SHORTER_EDGES_LAYOUT):
+    if chunks == 1 or layout == EVEN_LAYOUT:
         return None
+    if layout == SHORTER_EDGES_LAYOUT:
+        by_rank = num_layers % ranks == 0 or _shorter_edges(num_layers, ranks, chunks) is not None
+        return None if by_rank else _shorter_edges(num_layers, ranks * chunks, 1)
     stages = tuple(int(part) for part in layout.split(","))
     return stages if len(stages) == ranks * chunks and sum(stages) == num_layers else None
 

@@ -1,20 +1,13 @@
 """Turns a recorded decision into the request of its trial. Called by `step`; pure."""
 
-from tunewright.domain.training_config import TrainingConfig
 from tunewright.planner.decisions import StartTrial
 from tunewright.planner.evaluation import on_fewer_nodes
 from tunewright.planner.records import Header
 from tunewright.planner.settings import PlannerSettings
-from tunewright.trial_protocol.identity import TrialIdentity
+from tunewright.trial_protocol.identity import TrialIdentity, config_digest
 from tunewright.trial_protocol.request import TrialRequest
 
-CONFIG_DIGEST_DIGITS = 16
 PROFILE_REPETITIONS = 5
-
-
-def config_digest(config: TrainingConfig) -> str:
-    """Return the short digest by which documents name a configuration."""
-    return config.digest()[:CONFIG_DIGEST_DIGITS]
 
 
 def trial_request(

@@ -51,10 +51,11 @@ class MemoryConstants:
     """Device memory outside the allocator of an all-to-all over the expert ranks; see `AMD_CONSTANTS`."""
 
 
-AMD_CONSTANTS = MemoryConstants(all_to_all_bytes=20 * GIB)
+AMD_CONSTANTS = MemoryConstants(all_to_all_bytes=20 * GIB, deepep_compute_units=32)
 """Slack and all-to-all are fitted, context held fixed, to the device usage that AMD prints for DeepSeek-V2-Lite on one
 MI355X node (EP 8, sequence 4096, 1 to 14 sequences a micro batch). DeepEP's runs lack the all-to-all's 20 GiB, which
-do not grow with the micro batch: peer-to-peer connections of RCCL and whatever else that post's baseline holds."""
+do not grow with the micro batch: peer-to-peer connections of RCCL and whatever else that post's baseline holds.
+DeepEP's units are what this project's Primus launches ask for (`turbo_deepep_num_cu`)."""
 
 CPU_CONSTANTS = MemoryConstants(workspace_bytes=0.0, slack_share=0.0, context_bytes=0.0)
 """Main memory has neither a caching allocator nor a device context."""

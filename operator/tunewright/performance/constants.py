@@ -11,6 +11,10 @@ TILES: tuple[tuple[int, int, float], ...] = ((256, 256, 1.0), (256, 128, 0.93), 
 """Rows, columns and relative speed of the GEMM tiles that a library chooses from; the fastest is taken."""
 
 
+_OPTIMIZER_HBM = {"amd": 0.21, "nvidia": 0.60}
+"""Share of HBM peak that the optimizer step reaches: Primus's trace of the MoE best-practices post; on NVIDIA devices
+multi-tensor kernels do better (steps of few micro batches in vTrain's A100 rows)."""
+
 _BACKWARD_ATTENTION = 0.8
 """Backward over forward FLOP/s of flash attention."""
 
@@ -50,7 +54,12 @@ class Efficiency:
     """Stall of one MoE layer's forward pass after it has asked the device for token counts: the queue has run dry."""
     unfused_expert_cast: float = 10.0
     """Traffic-equivalent of casting grouped operands expert by expert over one fused kernel."""
-    unfused_permute: float = 4.0
+    pipeline_stall_seconds: float = 4e-4
+    """Cost of a device synchronisation after a transfer between pipeline ranks: the launch queue starts empty. The gap
+    between interleaved and plain 1F1B in the zero-bubble paper's A100 rows."""
+    all_to_all_over_deepep: float = 0.7
+    """Rate of library all-to-all over that of DeepEP's kernels, at equal bytes."""
+    unfused_permute: float = 3.0
     """Traffic of unfused permutations over fused ones."""
     host_seconds_per_layer: float = 7e-4
     """Host time to launch a layer's forward pass: a smaller layer cannot run faster."""
@@ -64,11 +73,12 @@ class Efficiency:
     host_across_sockets: float = 1.4
     """Host time of a tensor group that spans both processors of a node over that of one on one processor: every
     collective waits for the slowest launcher (vTrain's A100 rows: 5.1 against 3.6 ms a layer, for any hidden size)."""
-    score_bytes_forward: float = 13.0
-    """Without flash attention, device-memory traffic of one score: written, scaled and normalised (read, written),
-    dropped out (read, written, mask), read by the product with V; 2 bytes each, the mask 1."""
-    score_bytes_backward: float = 19.0
-    """The same backward: gradients of probabilities and scores, each read and written by dropout and softmax."""
+    score_bytes_forward: float = 8.0
+    """Without flash attention, device-memory traffic of one score: written, scaled and normalised by one fused kernel
+    (read, written), read by the product with V; 2 bytes each."""
+    score_bytes_backward: float = 14.0
+    """The same backward: the gradient of probabilities written, softmax reads both and writes, the scores' gradient
+    read twice, the probabilities once."""
     expert_bandwidth: float = 0.9
     """All-to-all over the rate of other collectives."""
     hbm_bandwidth: float = 1.0
@@ -99,6 +109,7 @@ class Efficiency:
             scale_up_bandwidth=fitted.scale_up_bandwidth,
             scale_out_bandwidth=fitted.scale_out_bandwidth,
             step_overhead_seconds=fitted.step_overhead_seconds,
+            optimizer_hbm=_OPTIMIZER_HBM.get(accelerator.vendor, _OPTIMIZER_HBM["amd"]),
         )
 
 

@@ -156,10 +156,15 @@ class LayerParts:
         scores = self._linear(tokens, float(self._model.hidden_size), float(experts.num_experts), wide=True)
         rows = tokens * experts.experts_per_token
         selection = self._elementwise(tokens * experts.num_experts * 5.0)
-        moved = self._elementwise(
-            rows * self._model.hidden_size * 2.0 + self.routed_rows() * self._model.hidden_size * 4.0
-        ).times(self._permute_traffic())
+        sent = (rows + self.routed_rows()) / 2 * self._model.hidden_size * self._permutation_passes()
+        moved = self._elementwise(sent).times(self._permute_traffic())
         return scores + selection + moved + self._token_count_wait()
+
+    def _permutation_passes(self) -> FloatArray:
+        """Times that a routed row is read or written: DeepEP permutes once behind its kernels; all-to-all also before,
+        and sorts what arrives by expert; the same on the way back.
+        """
+        return np.where(self._device.batch.is_("moe_dispatcher", "deepep"), 4.0, 8.0)
 
     def _permute_traffic(self) -> FloatArray:
         """Unfused sorting, gathering and scattering move each row several times; Primus fuses them from stage 1 on."""

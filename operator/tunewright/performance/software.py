@@ -24,5 +24,8 @@ class Software:
     """Optimizer steps of pipeline ranks need not wait for each other (Qi et al. 2024, arXiv 2401.10241)."""
     overlaps_tensor: bool = True
     """Tensor collectives run beside GEMMs in chunks (user buffers, asynchronous tensor parallel)."""
+    overlaps_pipeline: bool = True
+    """False: every pass of a chunk ends with a transfer that both ranks wait for, with a device synchronisation
+    (`batch_isend_irecv` in older Megatron-LM)."""
     overlaps_expert: bool = False
     """Dispatch and combine of one micro batch run beside another one's compute."""

@@ -1,6 +1,6 @@
 """The parts of a step for one chunk of rows, from the busiest pipeline rank's point of view. Called by `step`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +37,8 @@ class StepModel:
     def parts(self) -> dict[str, FloatArray]:
         """Return the parts of the step in their order, seconds per row."""
         stages = stage_times(self._counts, self._dense, self._moe, self.times, self._hop_seconds())
+        if not self.software.overlaps_pipeline:
+            stages = self._with_stalls(stages)
         parts = self._rank_parts(stages)
         work = sum(parts.values(), np.zeros(len(self.batch)))
         pipeline = pipeline_seconds(
@@ -85,6 +87,14 @@ class StepModel:
         element = np.where(self.batch.is_("precision", "fp32"), 4.0, 2.0)
         message = Shapes.of(self.problem, self.batch).token_share * self.problem.model.hidden_size * element
         return self.collectives.send_receive(self._groups.neighbours, message)
+
+    def _with_stalls(self, stages: StageTimes) -> StageTimes:
+        """Lengthen every pass of a chunk by the transfer behind it."""
+        chunk = np.arange(stages.forward.shape[2])[None, None, :]
+        used = chunk < self.batch.virtual_pipeline_parallel_size[:, None, None]
+        stall = np.where(self.batch.pipeline_parallel_size > 1, self.efficiency.pipeline_stall_seconds + stages.hop, 0)
+        longer = used * stall[:, None, None]
+        return replace(stages, forward=stages.forward + longer, backward_input=stages.backward_input + longer)
 
     def _rank_parts(self, stages: StageTimes) -> dict[str, FloatArray]:
         """Seconds per step that the busiest rank works, by kind."""

@@ -15,7 +15,8 @@ from tunewright.errors import InvalidInput
 def read_changes(changes: Mapping[str, Any]) -> dict[str, object]:
     """Return changes by field, with typed values; raise `InvalidInput` for unknown axes and unreadable values."""
     read: dict[str, object] = {}
-    for name, value in changes.items():
+    # In the order of names: a ledger line comes back sorted, and the first bad value must be the same one.
+    for name, value in sorted(changes.items()):
         axis = axis_named(name)
         if axis.field in read:
             raise InvalidInput.of(name, value, f"{axis.field} is named twice: name it once")

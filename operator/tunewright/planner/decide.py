@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tunewright.planner import budget
 from tunewright.planner.decisions import Decision, EnterPhase, Finish, FinishReason, StopTrial
-from tunewright.planner.explore import explore
+from tunewright.planner.explore import BUDGET_IS_USED, explore
 from tunewright.planner.seed import baseline_trial, start_baseline, sweep, sweep_summary
 from tunewright.planner.snapshot import Snapshot
 from tunewright.planner.stopping import FAILING, first_reason, has_failed_for_good, may_retry, told
@@ -107,7 +107,8 @@ def _finish(turn: Turn) -> None:
     elif state.measurements and evaluation.best_measured is None:
         _end(turn, "Failed", f"every validation failed{last}")
     else:
-        _end(turn, "Converged", f"explored until {state.phase_reason}; {len(state.measurements)} validations")
+        reason: FinishReason = "BudgetExhausted" if state.phase_reason == BUDGET_IS_USED else "Converged"
+        _end(turn, reason, f"explored until {state.phase_reason}; {len(state.measurements)} validations")
 
 
 def _end(turn: Turn, reason: FinishReason, message: str) -> None:

@@ -28,6 +28,9 @@ PAUSED_ROUNDS = 3
 LEAST_EXPECTED_IMPROVEMENT = 0.0005
 """Proposals that promise less than this share over the best known are not worth a trial."""
 
+BUDGET_IS_USED = "the budget allows no further profile trial"
+"""Why exploring ended, where it was not done: the run's end then says so too."""
+
 
 def explore(turn: Turn) -> str:
     """Decide the next proposals; return why exploring is over, or nothing while it goes on."""
@@ -113,7 +116,7 @@ def _judge_advice(turn: Turn, number: int, asked: AskedRound) -> str:
     for proposal in proposals[_decided(turn, number, "llm") :]:
         outcome = _judge_proposal(turn, number, proposal)
         if outcome == "no-budget":
-            return "" if turn.snapshot.state.running or turn.started else "the budget allows no further profile trial"
+            return "" if turn.snapshot.state.running or turn.started else BUDGET_IS_USED
         if outcome in ("no-slot", "waits"):
             return ""
     return ""
@@ -144,7 +147,7 @@ def _surrogate_round(turn: Turn, number: int) -> str:
     if turn.decisions or turn.snapshot.state.running:
         return ""
     if not turn.may_profile():
-        return "the budget allows no further profile trial"
+        return BUDGET_IS_USED
     return f"no configuration is left that promises {LEAST_EXPECTED_IMPROVEMENT:.2%} or more"
 
 

@@ -103,8 +103,8 @@ class TrialFinished(Value):
     failure: FailureClass | None = None
     message: str = Field("", max_length=1000)
     node: str = ""
-    gpu_seconds: float = Field(0.0, ge=0)
-    queued_seconds: float = Field(0.0, ge=0)
+    gpu_seconds: float = Field(0.0, ge=0, le=1e13)
+    queued_seconds: float = Field(0.0, ge=0, le=1e9)
     at: str
 
 

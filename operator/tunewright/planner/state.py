@@ -30,7 +30,7 @@ from tunewright.planner.records import (
     TrialStarted,
 )
 from tunewright.planner.settings import PlannerSettings
-from tunewright.trial_protocol.identity import TrialKind
+from tunewright.trial_protocol.identity import TrialIdentity, TrialKind, config_digest
 from tunewright.trial_protocol.report import CONFIGURATION_FAILURES, FailureClass, TrialReport
 
 Proposal = StartTrial | Judge
@@ -222,6 +222,7 @@ def _apply(state: RunState, record: Record) -> None:
         case TrialStarted():
             _open_attempt(state, record).is_started = True
         case TrialFinished():
+            _check_report(state, record)
             _open_attempt(state, record).finished = record
             state.finished_attempts.append(record)
 
@@ -256,6 +257,22 @@ def _open_attempt(state: RunState, record: TrialStarted | TrialFinished | StopTr
     raise LedgerError(
         f"a record of {record.trial}, attempt {record.attempt}, which is not under way: was a line moved?"
     )
+
+
+def _check_report(state: RunState, record: TrialFinished) -> None:
+    """Raise `LedgerError` when a report is not of exactly this run, attempt and configuration."""
+    trial = state.trials.get(record.trial)
+    if record.report is None or trial is None or state.header is None:
+        return
+    expected = TrialIdentity(
+        run_uid=state.header.run_uid,
+        trial=record.trial,
+        attempt=record.attempt,
+        kind=trial.kind,
+        config_digest=config_digest(trial.config),
+    )
+    if record.report.identity != expected:
+        raise LedgerError(f"the report of {record.trial}, attempt {record.attempt}, belongs to another trial")
 
 
 def _asked_round(state: RunState, record: Advice) -> AskedRound:

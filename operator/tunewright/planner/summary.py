@@ -105,6 +105,7 @@ class CandidateRow(Value):
     projected: float | None = None
     measured: float | None = None
     bias_percent: float | None = None
+    filtered: bool = Field(False, description="Rejected by the memory model: it has no other figures.")
 
 
 class Summary(Value):
@@ -156,7 +157,7 @@ def summarise(problem: TuningProblem, settings: PlannerSettings, space: Space, s
         forecast=forecast(problem, settings, space),
         spent=_spent(state),
         advisor=_advisor(settings, state),
-        candidates=_rows(space, evaluation),
+        candidates=(*_rows(space, evaluation), *_filtered_rows(space, state)),
     )
 
 
@@ -254,6 +255,25 @@ def _rows(space: Space, evaluation: Evaluation) -> tuple[CandidateRow, ...]:
     measured.sort(key=lambda item: -(item.measurement.tokens_per_second_per_gpu if item.measurement else 0.0))
     rest = [item for item in evaluation.by_projection if not item.measurement]
     return tuple(_row(space, candidate) for candidate in [*measured, *rest][:MOST_CANDIDATE_ROWS])
+
+
+def _filtered_rows(space: Space, state: RunState) -> tuple[CandidateRow, ...]:
+    """Return the proposals that the memory model rejected, in the order in which they were made."""
+    judged = [judge for judge in state.judged if judge.verdict == "filtered" and judge.config is not None]
+    rows = [(judge, space.row_of(judge.config)) for judge in judged if judge.config is not None]
+    return tuple(
+        CandidateRow(
+            trial="-",
+            configuration=describe(space.config(row)),
+            config=space.config(row),
+            proposed_by=judge.origin.proposed_by,
+            memory_percent=space.memory_percent(row),
+            estimated=float(space.tokens_per_second_per_gpu[row]),
+            filtered=True,
+        )
+        for judge, row in rows[:MOST_CANDIDATE_ROWS]
+        if row is not None
+    )
 
 
 def _row(space: Space, candidate: Candidate) -> CandidateRow:

@@ -80,9 +80,8 @@ def _wanted(turn: Turn) -> list[tuple[TrainingConfig, str]]:
             continue
         attempted += 1
         ran += not any(trial.failure for trial in taken)
-        wanted.append(
-            (candidate.config, f"number {attempted} by projection: {format_speed(candidate.projected)} tokens/s/GPU")
-        )
+        speed = format_speed(candidate.projected or 0.0)
+        wanted.append((candidate.config, f"number {attempted} by projection: {speed} tokens/s/GPU"))
     return wanted
 
 

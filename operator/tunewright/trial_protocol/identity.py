@@ -4,11 +4,20 @@ from typing import Literal
 
 from pydantic import Field
 
+from tunewright.domain.training_config import TrainingConfig
 from tunewright.domain.value import Value
 
 ProtocolVersion = Literal[1]
 PROTOCOL_VERSION: ProtocolVersion = 1
 TrialKind = Literal["profile", "measure"]
+
+
+CONFIG_DIGEST_DIGITS = 16
+
+
+def config_digest(config: TrainingConfig) -> str:
+    """Return the short digest by which documents name a configuration."""
+    return config.digest()[:CONFIG_DIGEST_DIGITS]
 
 
 class TrialIdentity(Value):

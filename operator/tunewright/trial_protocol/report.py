@@ -1,6 +1,6 @@
 """What a trial found. Written by the trial program, read by the planner's side; at most 3,000 bytes as JSON."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -8,6 +8,11 @@ from tunewright.domain.value import Value
 from tunewright.trial_protocol.identity import PROTOCOL_VERSION, ProtocolVersion, TrialIdentity
 
 MAX_REPORT_BYTES = 3000
+MAX_SECONDS = 1e7
+MAX_SPREAD = 1e3
+"""Bounds of what a trial can honestly say: beyond them a report is wrong, and arithmetic on it would overflow."""
+
+StepSeconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
 
 FailureClass = Literal[
     "DeviceOutOfMemory",
@@ -41,8 +46,8 @@ RETRIED_FAILURES: frozenset[FailureClass] = frozenset({"RcclFailure", "DeviceMis
 class Timing(Value):
     """A median with its spread, in seconds."""
 
-    seconds: float = Field(ge=0, description="Median.")
-    spread: float = Field(0.0, ge=0, description="Half the interquartile range over the median.")
+    seconds: float = Field(ge=0, le=MAX_SECONDS, description="Median.")
+    spread: float = Field(0.0, ge=0, le=MAX_SPREAD, description="Half the interquartile range over the median.")
 
 
 class LayerTiming(Value):
@@ -72,9 +77,9 @@ class Profile(Value):
     moe_layer: LayerTiming | None = None
     embedding: LayerTiming | None = Field(None, description="Absent where the candidate's model has none on a rank.")
     head: LayerTiming | None = Field(None, description="Final norm, output layer and loss.")
-    optimizer_seconds_per_parameter: float = Field(0.0, ge=0, description="Of one sharded parameter.")
+    optimizer_seconds_per_parameter: float = Field(0.0, ge=0, le=1, description="Of one sharded parameter.")
     collectives: tuple[CollectiveTiming, ...] = Field((), max_length=10)
-    launch_overhead_seconds: float = Field(0.0, ge=0)
+    launch_overhead_seconds: float = Field(0.0, ge=0, le=MAX_SECONDS)
     saved_bytes_per_layer: dict[str, int] = Field(default_factory=dict, description="By layer kind: dense, moe.")
     peak_memory_bytes: int = Field(0, ge=0)
     modelled_groups: tuple[str, ...] = Field((), description="Groups that did not fit in the node and were not timed.")
@@ -89,7 +94,9 @@ class Profile(Value):
 class Measured(Value):
     """The whole job ran. Figures are over the timed steps; memory is the highest rank's."""
 
-    step_seconds: tuple[float, ...] = Field(min_length=1, max_length=64, description="Slowest rank, per timed step.")
+    step_seconds: tuple[StepSeconds, ...] = Field(
+        min_length=1, max_length=64, description="Slowest rank, per timed step."
+    )
     tokens_per_step: int = Field(ge=1)
     world_size: int = Field(ge=1)
     nodes: int = Field(ge=1)
@@ -134,7 +141,7 @@ class TrialReport(Value):
     message: str = Field("", max_length=500)
     device: DeviceFacts | None = None
     simulated: bool = Field(False, description="A stand-in answered; the label follows every figure made from it.")
-    wall_seconds: float = Field(0.0, ge=0)
+    wall_seconds: float = Field(0.0, ge=0, le=MAX_SECONDS)
 
     @model_validator(mode="after")
     def _has_one_outcome(self) -> "TrialReport":

@@ -12,7 +12,8 @@ from tunewright.adapters.trials.probe import FIELDS, probe_cpu
 from tunewright.domain.hardware import Accelerator
 from tunewright.errors import TuningError
 from tunewright.ports import TrialObservation, Trials
-from tunewright.trial_protocol.report import FailureClass
+from tunewright.trial_protocol.codec import encode_report
+from tunewright.trial_protocol.report import FailureClass, TrialReport
 from tunewright.trial_protocol.request import ExpectedDevice, TrialRequest
 
 ANSWER = """
@@ -84,6 +85,24 @@ async def test_a_report_that_an_earlier_process_left_counts(make_trials: MakeTri
     [one] = await second.observe()
     assert (one.state, one.failure) == ("finished", "Unsupported")
     assert (tmp_path / "trials" / "t0001-1" / "starts.txt").read_text() == "started\n"
+
+
+@pytest.mark.parametrize(
+    ("left", "failure"), [("Cancelled", "NodeLost"), ("Unsupported", "Unsupported"), (None, "NodeLost")]
+)
+async def test_an_attempt_of_a_process_that_died_is_taken_over_or_lost_but_never_run_again(
+    make_trials: MakeTrials, tmp_path: Path, left: FailureClass | None, failure: FailureClass
+) -> None:
+    trials = make_trials(ANSWER + WRITE)
+    request = make_request()
+    folder = tmp_path / "trials" / f"{request.identity.trial}-{request.identity.attempt}"
+    folder.mkdir(parents=True)
+    if left is not None:
+        (folder / "report.json").write_text(encode_report(TrialReport(identity=request.identity, failure=left)))
+    await trials.adopt(request)
+    (seen,) = await trials.observe()
+    assert (seen.state, seen.failure) == ("finished", failure)
+    assert not (folder / "starts.txt").exists()
 
 
 async def test_a_report_of_another_run_in_the_same_folder_does_not_count(make_trials: MakeTrials) -> None:

@@ -196,3 +196,20 @@ def test_combination_that_cannot_launch_is_refused(
     verdicts = judge(problem, ConfigBatch.of([TrainingConfig.parse(change)]))
 
     assert rule in verdicts.violations(0)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved-1f1b", "zero-bubble-h1", "zero-bubble-v", "v-half", "v-min"])
+@pytest.mark.parametrize("model", ["deepseek-v2-lite", "deepseek-v3"])
+def test_odd_numbers_of_layers_have_a_legal_pipeline_in_every_schedule(model: str, schedule: str) -> None:
+    config = TrainingConfig.parse(
+        {
+            "pipeline_parallel_size": 4,
+            "virtual_pipeline_parallel_size": 2 if schedule not in ("1f1b", "zero-bubble-h1") else 1,
+            "pipeline_schedule": schedule,
+            "pipeline_layout": "shorter-edges",
+            "overlap_grad_reduce": False,
+            "overlap_param_gather": False,
+        }
+    )
+
+    assert judge(a_problem(model, nodes=2, batch=64), ConfigBatch.of([config])).violations(0) == {}

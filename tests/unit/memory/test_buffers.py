@@ -12,6 +12,7 @@ from tests.unit.memory.examples import (
     architecture,
     problem,
 )
+from tunewright.backends import primus
 from tunewright.domain.config_batch import ConfigBatch
 from tunewright.domain.hardware import Accelerator
 from tunewright.domain.model_architecture import MixtureOfExperts, ModelArchitecture
@@ -109,13 +110,21 @@ WIDE = architecture(
 
 
 def test_deepep_buffers_are_a_third_of_a_gibibyte_at_the_published_width() -> None:
-    found = items(WIDE, expert_parallel_size=8, moe_dispatcher="deepep")
+    found = items(WIDE, device=B200, expert_parallel_size=8, moe_dispatcher="deepep")
     assert found["dispatch_buffers"] == 10 * 8 * 256 * (2 * 7168 + 2048)
     assert found["dispatch_buffers"] / GIB == pytest.approx(0.31, abs=0.01)
 
 
+def test_deepep_on_amd_has_the_channels_that_primus_launches_ask_for() -> None:
+    found = items(WIDE, expert_parallel_size=8, moe_dispatcher="deepep")
+    asked = primus.overrides(problem(WIDE), TrainingConfig(expert_parallel_size=8, moe_dispatcher="deepep"))[
+        "turbo_deepep_num_cu"
+    ]
+    assert found["dispatch_buffers"] == asked / 2 * 8 * 256 * (2 * 7168 + 2048)
+
+
 def test_deepep_between_nodes_adds_network_buffers() -> None:
-    found = items(WIDE, ranks=16, expert_parallel_size=16, moe_dispatcher="deepep")
+    found = items(WIDE, ranks=16, device=B200, expert_parallel_size=16, moe_dispatcher="deepep")
     token = 2 * 7168 + 2048
     assert found["dispatch_buffers"] == 10 * 8 * 256 * token + 10 * 2 * 2 * 128 * token
 

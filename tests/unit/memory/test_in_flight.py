@@ -12,7 +12,9 @@ def held(schedule: str, micro_batches: int = 64, stages: int = 4, chunks: int = 
         pipeline_parallel_size=stages, virtual_pipeline_parallel_size=chunks, pipeline_schedule=schedule
     )
     constants = MemoryConstants(weight_gradient_share=share)
-    result: list[float] = in_flight(ConfigBatch.of([config]), 4, np.array([micro_batches]), constants)[0].tolist()
+    result: list[float] = in_flight(ConfigBatch.of([config]), max(4, stages), np.array([micro_batches]), constants)[
+        0
+    ].tolist()
     return result
 
 
@@ -63,3 +65,15 @@ def test_without_a_pipeline_every_schedule_holds_one() -> None:
 def test_delayed_weight_gradients_pin_earlier_logit_gradients(schedule: str, micro_batches: int, expected: int) -> None:
     batch = ConfigBatch.of([TrainingConfig(pipeline_parallel_size=4, pipeline_schedule=schedule)])
     assert waiting_logit_gradients(batch, np.array([micro_batches])).tolist() == [expected]
+
+
+def test_a_published_trace_of_both_1f1b_schedules_is_explained() -> None:
+    """Reserved GiB of ranks 0 and 7, AMD-AGI/Primus `tools/visualization/pp_vis/pp_data_example`, 16 micro batches.
+
+    The plain run fixes what a micro batch takes and what stays; the interleaved one follows.
+    """
+    plain, interleaved = held("1f1b", 16, 8), held("interleaved-1f1b", 16, 8, 2)
+    micro_batch = (104.3 - 52.2) / (plain[0] - plain[7])
+    stays = 104.3 - plain[0] * micro_batch
+    assert stays + interleaved[0] * micro_batch == pytest.approx(130.6, rel=0.005)
+    assert stays + interleaved[7] * micro_batch == pytest.approx(78.4, rel=0.005)

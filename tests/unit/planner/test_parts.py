@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.support.builders import a_problem, an_llm, settings_of, small_space
-from tests.support.planning import Run, World, a_measurement
+from tests.support.planning import Run, World, a_measurement, identity_of
 from tests.support.records import AT, a_header
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.errors import InvalidInput, LedgerError
@@ -179,3 +179,20 @@ def test_a_measured_report_for_a_profile_key_is_not_reused() -> None:
     assert all(isinstance(trial.report, TrialReport) and trial.report.profile is None for trial in measured)
     assert a_measurement(a_problem(), TrainingConfig()).tokens_per_second_per_gpu > 0
     assert decide(run.snapshot()) == ()
+
+
+class TestForeignReports:
+    @pytest.mark.parametrize("changed", [{"run_uid": "another"}, {"config_digest": "0" * 16}, {"attempt": 2}])
+    def test_a_report_of_another_trial_is_a_broken_ledger(self, changed: dict[str, object]) -> None:
+        start = a_start()
+        identity = identity_of(start).model_copy(update=changed)
+        report = TrialReport(identity=identity, failure="CrashInTraining")
+        ended = TrialFinished(trial=start.trial, attempt=1, report=report, at=AT)
+        with pytest.raises(LedgerError, match="belongs to another trial"):
+            fold([a_header(), a_round(start), ended])
+
+
+def test_the_first_bad_change_does_not_depend_on_the_order_in_which_they_were_written() -> None:
+    for changes in ({"pp": "x", "mbs": "y"}, {"mbs": "y", "pp": "x"}):
+        with pytest.raises(InvalidInput, match="micro_batch_size"):
+            read_changes(changes)

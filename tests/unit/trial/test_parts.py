@@ -22,10 +22,11 @@ from tunewright_trial.failures import TrialFailure, classify, unsupported
 from tunewright_trial.layers.recompute import RecomputePolicy
 from tunewright_trial.parallel.layout import Groups, Layout
 from tunewright_trial.parallel.pipeline import stages_of_rank
+from tunewright_trial.peak_memory import PeakMemory
 from tunewright_trial.profile_collectives import modelled_groups
 from tunewright_trial.report_file import write_report
 from tunewright_trial.supervisor import Finding, places, worst
-from tunewright_trial.timing import Stretch, median_timing, repetitions
+from tunewright_trial.timing import Stretch, is_stable, median_timing, repetitions
 
 
 def wrapped(cause: Exception) -> Exception:
@@ -43,6 +44,8 @@ def wrapped(cause: Exception) -> Exception:
         (MemoryError(), "DeviceOutOfMemory"),
         (torch.distributed.DistBackendError("NCCL error: unhandled system error"), "RcclFailure"),
         (RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer"), "RcclFailure"),
+        (RuntimeError("Error while creating shared memory segment /dev/shm/nccl-4 (size 9637888)"), "RcclFailure"),
+        (RuntimeError("The server socket has failed to listen: EADDRINUSE"), "RcclFailure"),
         (NotImplementedError("aten::x is not implemented for Float8"), "Unsupported"),
         (unsupported("precision fp8"), "Unsupported"),
         (TrialFailure("NaNLoss", "the loss of step 3 is nan"), "NaNLoss"),
@@ -80,6 +83,28 @@ def test_a_median_comes_with_half_its_interquartile_range() -> None:
 
 def test_times_have_as_many_digits_as_they_deserve() -> None:
     assert median_timing([0.000123456789]).seconds == 0.00012346
+
+
+@pytest.mark.parametrize(
+    ("samples", "stable"),
+    [
+        ([1.0] * 5, False),  # too few for any interval
+        ([1.0] * 8, True),
+        ([1.0, 1.001] * 8, True),
+        ([1.0, 1.1] * 8, False),
+    ],
+)
+def test_samples_suffice_when_the_median_is_known_within_a_percent(samples: list[float], stable: bool) -> None:
+    assert is_stable(samples) is stable
+
+
+def test_the_peak_of_memory_counts_from_its_restart() -> None:
+    memory = PeakMemory(torch.device("cpu"))
+    block = torch.ones(2**24)
+    assert memory.bytes >= 2**26
+    del block
+    memory.restart()
+    assert memory.bytes < 2**26
 
 
 def test_work_is_stretched_by_the_time_that_others_had(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,14 +153,25 @@ def test_the_fullest_profile_fits_into_a_report(tmp_path: Path) -> None:
             embedding=layer,
             head=layer,
             optimizer_seconds_per_parameter=1.2345e-11,
-            collectives=(collective,) * 8,
+            collectives=(collective,) * 10,
             launch_overhead_seconds=1.2345e-06,
             saved_bytes_per_layer={"dense": 2**34, "moe": 2**34},
             peak_memory_bytes=2**38,
-            modelled_groups=("tensor", "expert", "data", "expert data", "pipeline"),
+            modelled_groups=("tensor", "context", "expert", "expert tensor", "data", "expert data", "pipeline"),
+            spent_seconds={"layers": 12.345, "edges": 12.345, "optimizer": 1.234, "collectives": 10.123},
+            phase_peak_bytes={"layers": 2**38, "edges": 2**38, "optimizer": 2**38, "collectives": 2**38},
         ),
         device=DeviceFacts(
-            name="n" * 80, architecture="a" * 40, count=8, memory_bytes=2**38, host="h" * 80, torch_version="t" * 40
+            name="n" * 40,
+            architecture="a" * 40,
+            count=8,
+            memory_bytes=2**38,
+            host="h" * 80,
+            torch_version="t" * 40,
+            runtime="r" * 40,
+            clock_megahertz=2400,
+            power_cap_watts=1400,
+            co_tenants=8,
         ),
         wall_seconds=123.456,
     )

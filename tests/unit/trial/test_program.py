@@ -27,9 +27,9 @@ def run_program(request: TrialRequest, folder: Path) -> tuple[int, TrialReport]:
     return done.returncode, decode_report((folder / "report.json").read_text(), request.identity)
 
 
-def start_endless(folder: Path) -> tuple[subprocess.Popen[str], TrialRequest]:
+def start_endless(folder: Path, **options: object) -> tuple[subprocess.Popen[str], TrialRequest]:
     """Start a job of two ranks that never ends, and return when it has trained its first step."""
-    request = make_request("measure", world=2, request=ENDLESS)
+    request = make_request("measure", world=2, request={**ENDLESS, **options})
     (folder / "request.json").write_text(encode_request(request))
     arguments = ["--request", "request.json", "--report", "report.json", "--stop-with-stdin"]
     process = subprocess.Popen(
@@ -84,6 +84,8 @@ def test_a_profile_has_every_number_of_a_dense_candidate(tmp_path: Path) -> None
     ]
     assert report.device is not None
     assert report.device.name == "cpu"
+    assert profile.spent_seconds.keys() == {"layers", "edges", "optimizer", "collectives"}
+    assert max(profile.phase_peak_bytes.values()) == profile.peak_memory_bytes
 
 
 def test_a_profile_separates_dense_and_moe_layers(tmp_path: Path) -> None:
@@ -116,6 +118,9 @@ def test_a_measurement_counts_steps_after_the_warm_up(tmp_path: Path) -> None:
     assert len(measured.step_seconds) == 3
     assert (measured.world_size, measured.nodes, measured.tokens_per_step) == (2, 1, 8 * 32)
     assert measured.tokens_per_second_per_gpu > 0
+    assert len(measured.losses) == 4
+    assert (measured.losses[0], measured.losses[-1]) == pytest.approx((measured.first_loss, measured.last_loss))
+    assert measured.stage_peak_bytes == (measured.peak_memory_bytes,)
 
 
 HUGE = DENSE.model_copy(update={"ffn_hidden_size": 2**44})

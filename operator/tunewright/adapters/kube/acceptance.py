@@ -67,6 +67,7 @@ def accept(
     device = _device(spec, problem, catalog, cpu_accelerator, findings)
     sweep = _sweep_axes(spec, findings)
     _check_cross_fields(spec, findings)
+    _check_llm(spec, findings)
     findings.raise_if_any()
     baseline = checked_baseline(problem, _given(spec.baseline))
     settings = _settings(spec, problem, baseline, sweep)
@@ -128,6 +129,14 @@ def _check_cross_fields(spec: TuningRunSpec, findings: Findings) -> None:
     if spec.llm is not None and spec.explore.strategy != "LLM":
         remedy = "is of no use with explore.strategy Surrogate: remove llm or set the strategy to LLM"
         findings.add("Illegal", Problem("spec.llm", spec.llm.model, remedy))
+
+
+def _check_llm(spec: TuningRunSpec, findings: Findings) -> None:
+    """A cost can only be reserved where the price is known."""
+    limit = spec.budget.max_llm_cost_usd
+    if spec.llm is not None and limit is not None and spec.llm.price is None:
+        remedy = "needs spec.llm.price, or calls could not be reserved before they are made: give the endpoint's prices"
+        findings.add("Illegal", Problem("spec.budget.maxLLMCostUSD", limit, remedy))
 
 
 def _check_space(settings: PlannerSettings, space: Space) -> None:

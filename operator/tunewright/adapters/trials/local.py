@@ -24,6 +24,8 @@ from tunewright.trial_protocol.request import TrialRequest
 PROGRAM = ("-m", "tunewright_trial")
 GRACE_SECONDS = 30.0
 """How much longer than its own deadline a program may take before it is killed from outside."""
+ENDED_WITH_PARENT = ("Cancelled", "Preempted")
+"""What a trial reports when the process that started it dies: it says nothing about the configuration."""
 _LOG_TAIL = 200
 
 
@@ -60,7 +62,7 @@ class LocalTrials:
         """Take the report that an attempt of an earlier process left; without one it ended with that process."""
         running = TrialObservation(request.identity.trial, request.identity.attempt, "running", node="local")
         attempt = _Attempt(request, self._folder(request), None, time.monotonic(), running)
-        if _has_report(attempt):
+        if _has_report(attempt) and _report_of(attempt).failure not in ENDED_WITH_PARENT:
             _conclude(attempt, report=_report_of(attempt))
         else:
             _conclude(attempt, failure="NodeLost", message="it ended with the process that had started it")

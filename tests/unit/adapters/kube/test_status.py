@@ -234,6 +234,12 @@ def test_a_refusal_keeps_what_was_found() -> None:
 
 def test_results_hold_the_summary_and_every_launcher() -> None:
     files = result_files(a_header().problem, a_summary())
-    assert list(files) == ["result.json", "best-primus.yaml", "best-megatron.args"]
+    assert list(files) == [
+        "result.json",
+        "best-primus.yaml",
+        "best-primus.sh",
+        "best-megatron.args",
+        "best-torchtitan.toml",
+    ]
     none = result_files(a_header().problem, a_summary(best_projected=None, best_measured=None))
     assert list(none) == ["result.json"]
