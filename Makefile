@@ -1,6 +1,6 @@
 # Every target sets up what it needs; `make` alone explains itself.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-e2e test-long gpu-check fmt lint types imports crds verify build clean
+.PHONY: help setup run test test-fast test-e2e test-long gpu-check fmt lint types imports crds docs verify build clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,21 +22,25 @@ $(STAMP): pyproject.toml constraints.txt
 run: setup ## Search the quickstart example on this machine (OUT=runs/quickstart)
 	$(BIN)/tunewright run examples/quickstart.yaml --trials local --out $(OUT)
 
-test: setup packages ## All tests, the real control plane and kubelet included where they can run
+test: packages ## All tests, the real control plane and kubelet included where they can run
 	$(BIN)/pytest -m "not long and not gpu"
 
 test-fast: setup ## Tests that need only Python
 	$(BIN)/pytest -m "not cluster and not e2e and not slow and not long and not gpu" tests
 
-test-e2e: setup packages ## Tests on a real kubelet (root, containerd)
+test-e2e: packages ## Tests on a real kubelet (root, containerd)
 	$(BIN)/pytest -m "e2e and not long" tests/e2e
 
-test-long: setup packages ## Full counts, before a release
+test-long: packages ## Full counts, before a release
 	$(BIN)/pytest -m "not gpu"
 
-.PHONY: packages
-packages: ## Install the Debian packages of the kubelet tests (root on Debian; elsewhere it says so)
+.PHONY: packages accuracy-cpu
+packages: setup ## Install and build what the real-Kubernetes tests need (root on Debian; elsewhere it says so)
 	@bash tests/cluster/install-packages.sh
+	@$(BIN)/python -m tests.support.cluster.prepare
+
+accuracy-cpu: setup ## Project and measure 26 layouts on this machine, print the table (20 minutes)
+	$(BIN)/python benchmarks/accuracy_cpu.py
 
 gpu-check: setup ## Profile real layers on a CUDA or ROCm device, when there is one
 	$(BIN)/pytest -m gpu tests/gpu
@@ -60,8 +64,11 @@ imports: setup ## Check import contracts only
 crds: setup ## Write crds/ from the models
 	$(BIN)/python -m tunewright.adapters.kube.crd
 
-verify: crds lint ## Regenerate, check, and fail if the tree changed
-	@git diff --exit-code --stat -- crds || (echo "generated files changed: commit them"; exit 1)
+docs: setup ## Write the generated pages of docs/reference
+	$(BIN)/python -c 'from tunewright.legality.catalogue import rule_catalogue; print(rule_catalogue(), end="")' > docs/reference/rules.md
+
+verify: crds docs lint ## Regenerate, check, and fail if the tree changed
+	@git diff --exit-code --stat -- crds docs/reference || (echo "generated files changed: commit them"; exit 1)
 
 build: setup ## Build the wheel and the source distribution into dist/
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

@@ -19,6 +19,28 @@ Inside the core, "illegal" and "does not fit" are returned values; they become e
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+LONGEST_SHOWN = 200
+"""Characters of somebody else's text that a message repeats."""
+_LONGEST_REMEDY = 2000
+
+
+def printable(text: str, longest: int = LONGEST_SHOWN) -> str:
+    r"""Return a text for one line of a terminal or a log: cut, and with control characters escaped.
+
+    >>> printable("a\nb")
+    'a\\nb'
+    """
+    cut = text if len(text) <= longest else f"{text[:longest]}... ({len(text)} characters)"
+    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in cut)
+
+
+def shown_value(value: object) -> str:
+    """Return a refused value as Python writes it, cut; some values are too large even for that."""
+    try:
+        return printable(repr(value))
+    except (ValueError, RecursionError):  # thousands of digits, or nested without end
+        return f"(a {type(value).__name__} too large to show)"
+
 
 class TuningError(Exception):
     """Root of every error that this project raises on purpose."""
@@ -33,7 +55,8 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.value!r}: {self.remedy}" if self.field else f"{self.value!r}: {self.remedy}"
+        shown = f"{shown_value(self.value)}: {printable(self.remedy, _LONGEST_REMEDY)}"
+        return f"{printable(self.field)}: {shown}" if self.field else shown
 
 
 class InvalidInput(TuningError):

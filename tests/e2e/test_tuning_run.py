@@ -16,6 +16,7 @@ from tests.support.host_python_claims import trial_on_host_python
 from tests.support.kube_cluster import install_crd
 from tests.support.operator_process import OperatorProcess
 from tunewright.adapters.kube.export import exported_ledger
+from tunewright.adapters.kube.labels import OWN_OBJECTS
 from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.planner.records import Record, TrialFinished
 from tunewright.planner.replay import replay
@@ -77,7 +78,7 @@ def exported(node: Node, namespace: str) -> list[Record]:
 
 
 def assert_pods_asked_for_gpus(node: Node, namespace: str) -> None:
-    pods = node.cluster.kubectl.get("pods", namespace=namespace)["items"]
+    pods = node.cluster.kubectl.get("pods", f"--selector={OWN_OBJECTS}", namespace=namespace)["items"]
     assert pods
     for pod in pods:
         limits = pod["spec"]["containers"][0]["resources"]["limits"]

@@ -12,9 +12,12 @@ import pytest
 from tunewright.adapters.trials.local import LocalTrials
 from tunewright.domain.catalog_loader import shipped_catalog
 from tunewright.domain.config_batch import ConfigBatch
+from tunewright.domain.degrees import Degrees
 from tunewright.domain.hardware import Accelerator, Cluster
 from tunewright.domain.problem import TuningProblem
-from tunewright.domain.training_config import TrainingConfig
+from tunewright.domain.training_config import Precision, TrainingConfig
+from tunewright.memory.activations_torch import saved_bytes
+from tunewright.memory.saved_bytes import total
 from tunewright.performance.compute import analytic_layer_times
 from tunewright.ports import TrialObservation
 from tunewright.trial_protocol.identity import TrialIdentity, config_digest
@@ -48,36 +51,54 @@ async def profiled(request: TrialRequest, folder: Path) -> TrialObservation:
         await trials.close()
 
 
-async def test_a_profile_of_llama_3_8b_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    accelerator = preset_of_this_machine()
-    network = shipped_catalog().default_network_for(accelerator.name)
-    problem = TuningProblem(
+def problem_of_this_machine(accelerator: Accelerator) -> TuningProblem:
+    return TuningProblem(
         model=shipped_catalog().model("llama-3-8b"),
         sequence_length=4096,
         global_batch_size=8,
         backend="builtin",
         implementation="torch",
-        cluster=Cluster(nodes=1, gpus_per_node=1, accelerator=accelerator, network=network),
-    )
-    config = TrainingConfig(precision="bf16")
-    request = TrialRequest(
-        identity=TrialIdentity(
-            run_uid=f"gpu-{os.getpid()}", trial="t0001", attempt=1, kind="profile", config_digest=config_digest(config)
+        cluster=Cluster(
+            nodes=1,
+            gpus_per_node=1,
+            accelerator=accelerator,
+            network=shipped_catalog().default_network_for(accelerator.name),
         ),
-        problem=problem,
-        config=config,
-        device=ExpectedDevice(preset=accelerator.name, vendor=accelerator.vendor, count=1),
     )
-    seen = await profiled(request, tmp_path)
+
+
+def request_of(problem: TuningProblem, config: TrainingConfig) -> TrialRequest:
+    accelerator = problem.cluster.accelerator
+    identity = TrialIdentity(
+        run_uid=f"gpu-{os.getpid()}", trial="t0001", attempt=1, kind="profile", config_digest=config_digest(config)
+    )
+    device = ExpectedDevice(preset=accelerator.name, vendor=accelerator.vendor, count=1)
+    return TrialRequest(identity=identity, problem=problem, config=config, device=device)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+async def test_a_profile_of_llama_3_8b_layers(
+    precision: Precision, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = problem_of_this_machine(preset_of_this_machine())
+    config = TrainingConfig(precision=precision)
+    batch = ConfigBatch.of([config])
+    seen = await profiled(request_of(problem, config), tmp_path)
     assert seen.report is not None, seen.message
     assert seen.report.profile is not None, seen.message
-    layer = seen.report.profile.dense_layer
+    profile, layer = seen.report.profile, seen.report.profile.dense_layer
     assert layer is not None
-    roofline = analytic_layer_times(problem, ConfigBatch.of([config]))
+    roofline = analytic_layer_times(problem, batch)
+    kept = total(saved_bytes(problem, batch, Degrees.of(problem, batch)).dense, "kept")[0]
     with capsys.disabled():
         print(f"\n{seen.report.device}")
-        print(f"forward {layer.forward.seconds * 1e3:.3f} ms, model {roofline.dense_forward[0] * 1e3:.3f} ms")
+        print(
+            f"{precision} forward {layer.forward.seconds * 1e3:.3f} ms, model {roofline.dense_forward[0] * 1e3:.3f} ms"
+        )
         print(f"input gradient {layer.backward_input.seconds * 1e3:.3f} ms", end=", ")
         print(f"model {roofline.dense_backward_input[0] * 1e3:.3f} ms")
-        print(f"saved bytes {seen.report.profile.saved_bytes_per_layer}, peak {seen.report.profile.peak_memory_bytes}")
+        print(f"saved bytes {profile.saved_bytes_per_layer['dense']}, model {kept:.0f}")
+        print(f"peak {profile.phase_peak_bytes}, time spent {profile.spent_seconds} s")
     assert layer.forward.seconds > 0
+    assert profile.saved_bytes_per_layer["dense"] == pytest.approx(kept, rel=0.1)
+    assert seen.report.wall_seconds < 60

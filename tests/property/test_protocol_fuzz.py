@@ -31,7 +31,7 @@ def values(kind: type[Value], **fields: st.SearchStrategy[Any]) -> st.SearchStra
     return st.fixed_dictionaries(fields).map(lambda drawn: kind(**drawn))
 
 
-SECONDS = st.integers(0, 10**10).map(lambda microseconds: microseconds / 1e6)
+SECONDS = st.integers(1, 10**9).map(lambda microseconds: microseconds / 1e6)
 TIMINGS = values(Timing, seconds=SECONDS, spread=SECONDS)
 LAYERS = values(LayerTiming, forward=TIMINGS, backward_input=TIMINGS, backward_weight=TIMINGS)
 COLLECTIVES = values(

@@ -2,6 +2,7 @@
 
 import platform
 import socket
+from collections.abc import Mapping
 
 import torch
 
@@ -9,6 +10,7 @@ from tunewright.trial_protocol.report import DeviceFacts
 from tunewright.trial_protocol.request import ExpectedDevice
 from tunewright_trial.failures import TrialFailure
 
+_TELLING = ("NCCL_", "RCCL_", "GLOO_", "HIP_", "HSA_", "ROCR_", "CUDA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "NVTE_")
 HBM_TOLERANCE = 0.1
 """Share by which the memory may differ from the preset: carve-outs of driver and ECC are smaller than this,
 partition modes and other models of a family are farther away."""
@@ -93,6 +95,11 @@ def _clocks(device: torch.device) -> dict[str, int]:
         }
     except (ImportError, ModuleNotFoundError, RuntimeError, AttributeError):
         return {}
+
+
+def environment_lines(environment: Mapping[str, str]) -> list[str]:
+    """Return the variables that change what a trial computes or how fast, for the log."""
+    return [f"{name}={value}" for name, value in sorted(environment.items()) if name.startswith(_TELLING)]
 
 
 def _require(condition: bool, message: str) -> None:

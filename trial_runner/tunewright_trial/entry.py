@@ -23,6 +23,7 @@ from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.report import DeviceFacts, Measured, Profile, TrialReport
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.failures import classify
+from tunewright_trial.launched import primus
 from tunewright_trial.report_file import write_report
 from tunewright_trial.supervisor import Finding, interruptible, supervise, worst
 
@@ -93,7 +94,10 @@ def run(request: TrialRequest, started: float, stop_with_stdin: bool = False) ->
     """Run the trial and return its report, whatever happens."""
     try:
         with interruptible():
-            outcome = outcome_of(request, supervise(request, started, stop_with_stdin))
+            if primus.runs_here(request, os.environ):
+                outcome = primus.outcome(request, started, stop_with_stdin)
+            else:
+                outcome = outcome_of(request, supervise(request, started, stop_with_stdin))
     except Exception as error:  # whatever it was, the report says it
         failure, message = classify(error)
         outcome = {"failure": failure, "message": message[:500]}

@@ -16,7 +16,7 @@ from tunewright_trial.failures import unsupported
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.split import Split
 from tunewright_trial.layers.transformer_layer import LayerKind
-from tunewright_trial.number_format import dtype_of
+from tunewright_trial.number_format import dtype_of, uses_eight_bit
 from tunewright_trial.peak_memory import PeakMemory
 from tunewright_trial.place import Place
 from tunewright_trial.profile_collectives import ParameterCounts, modelled_groups, time_collectives
@@ -49,6 +49,7 @@ def profile_context(request: TrialRequest, device: torch.device) -> LayerContext
         micro_batch_size=config.micro_batch_size,
         dtype=dtype_of(config.precision),
         device=device,
+        eight_bit=uses_eight_bit(config.precision, device),
         tensor=Split(config.tensor_parallel_size),
         expert=Split(config.expert_parallel_size),
         expert_tensor=Split(config.expert_tensor_parallel_size),

@@ -10,9 +10,9 @@ import torch
 
 from tunewright_trial.timing import Stretch, is_stable, synchronize, time_work
 
-MOST_WARM_UPS = 5
+MOST_WARM_UPS = 3
 MOST_REPETITIONS = 60
-SECONDS_PER_CASE = 0.15
+SECONDS_PER_CASE = 0.1
 """A case whose median is still uncertain after this share of the time is left with the spread that it has."""
 
 

@@ -4,6 +4,7 @@ Importing this module imports torch: the fork server does it once for all ranks 
 """
 
 import json
+import os
 import sys
 import traceback
 from multiprocessing.connection import Connection
@@ -12,7 +13,7 @@ import torch
 
 from tunewright.trial_protocol.codec import decode_request
 from tunewright.trial_protocol.request import TrialRequest
-from tunewright_trial.device import facts_of, select_device
+from tunewright_trial.device import environment_lines, facts_of, select_device
 from tunewright_trial.failures import classify
 from tunewright_trial.measure import measure
 from tunewright_trial.place import Place
@@ -36,6 +37,9 @@ def _run(request: TrialRequest, place: Place, supervisor: Connection) -> str:
     device = select_device(request.device, place.local_rank)
     if device.type == "cpu":
         torch.set_num_threads(1)  # one core per rank, as one device per rank elsewhere; results do not depend on cores
-    supervisor.send(("device", json.dumps(facts_of(device).to_json())))
+    facts = facts_of(device)
+    supervisor.send(("device", json.dumps(facts.to_json())))
+    if place.local_rank == 0:
+        print("\n".join([repr(facts), *environment_lines(os.environ)]), file=sys.stderr, flush=True)
     outcome = measure if request.identity.kind == "measure" else profile
     return json.dumps(outcome(request, place, device).to_json())

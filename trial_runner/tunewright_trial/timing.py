@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from tunewright.trial_protocol.report import Timing
+from tunewright.trial_protocol.report import MAX_SPREAD, Timing
 
 Result = TypeVar("Result")
 
@@ -77,7 +77,8 @@ def median_timing(samples: Sequence[float]) -> Timing:
 
 def timing(seconds: float, spread: float) -> Timing:
     """Return a timing in as many digits as it deserves: the whole report must fit into 3,000 bytes."""
-    return Timing(seconds=float(f"{max(seconds, 0.0):.5g}"), spread=float(f"{max(spread, 0.0):.3g}"))
+    seconds, spread = max(seconds, 0.0), min(max(spread, 0.0), MAX_SPREAD)
+    return Timing(seconds=float(f"{seconds:.5g}"), spread=float(f"{spread:.3g}"))
 
 
 STABLE = 0.01

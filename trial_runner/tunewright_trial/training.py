@@ -11,7 +11,7 @@ from tunewright_trial.failures import unsupported
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.parameters import initialise
 from tunewright_trial.layers.recompute import RecomputePolicy
-from tunewright_trial.number_format import dtype_of
+from tunewright_trial.number_format import dtype_of, uses_eight_bit
 from tunewright_trial.parallel.layout import Groups, Layout
 from tunewright_trial.parallel.optimizer import BucketOptimizer, Optimizer
 from tunewright_trial.parallel.pipeline import RunBatch, batch_runner, build_chunks
@@ -88,6 +88,7 @@ def training_context(request: TrialRequest, groups: Groups, device: torch.device
         micro_batch_size=config.micro_batch_size,
         dtype=dtype_of(config.precision),
         device=device,
+        eight_bit=uses_eight_bit(config.precision, device),
         tensor=groups.tensor,
         context=groups.context,
         expert=groups.expert,

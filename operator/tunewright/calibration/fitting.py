@@ -30,6 +30,7 @@ MOST_ROWS_PER_SOURCE = 60
 STEP = 0.05
 """Step of the numerical derivative, in the logarithm."""
 MAX_ITERATIONS = 14
+_REWEIGHTINGS = 6
 SMALL_GAIN = 1e-3
 """Relative gain of the loss below which the fit ends."""
 
@@ -77,9 +78,14 @@ def calibrated(problem: TuningProblem, calibration: Calibration) -> TuningProble
 
 def fit_calibration(measurements: Measurements, base: Calibration) -> Calibration:
     """Return the calibration that fits best; without rows, the start."""
+    return calibration_of(fit_point(measurements, base), base)
+
+
+def fit_point(measurements: Measurements, base: Calibration) -> Floats:
+    """Return the fitted parameters' logarithms."""
     point, damping = STARTS.copy(), 1.0
     if not measurements.rows:
-        return calibration_of(point, base)
+        return point
     residuals = measurements.residuals(calibration_of(point, base))
     loss = _loss(measurements, residuals, point)
     for _ in range(MAX_ITERATIONS):
@@ -96,7 +102,37 @@ def fit_calibration(measurements: Measurements, base: Calibration) -> Calibratio
         point, residuals, loss, damping = point + step, candidate, reached, max(damping / 4, 1e-3)
         if gain < SMALL_GAIN:
             break
-    return calibration_of(point, base)
+    return point
+
+
+def points_without(
+    measurements: Measurements, point: Floats, base: Calibration, left_out: Sequence[NDArray[np.int64]]
+) -> list[Floats]:
+    """Return, for each set of row numbers, the fit without them: residuals taken as linear around the whole fit.
+
+    One Jacobian serves all sets. The starting values pull a parameter back that only the left-out rows fixed.
+    """
+    residuals = measurements.residuals(calibration_of(point, base))
+    jacobian = _jacobian(measurements, residuals, point, base)
+    found = []
+    for rows in left_out:
+        kept = np.setdiff1d(np.arange(len(residuals)), rows)
+        found.append(_linear_fit(measurements.weights[kept], residuals[kept], jacobian[kept], point))
+    return found
+
+
+def _linear_fit(weights: Floats, residuals: Floats, jacobian: Floats, point: Floats) -> Floats:
+    """Minimise the loss of a linear model, by reweighting until the weights settle."""
+    prior: Floats = 1 / SPREADS**2
+    moved, current = np.zeros_like(point), residuals
+    for _ in range(_REWEIGHTINGS):
+        scale = weights / np.sqrt(1 + (current / ROW_DEVIATION / SOFT_FROM) ** 2) / ROW_DEVIATION**2
+        normal = jacobian.T @ (scale[:, None] * jacobian) + np.diag(prior)
+        gradient = jacobian.T @ (scale * residuals) + prior * (point - STARTS)
+        moved = np.asarray(-np.linalg.solve(normal, gradient), dtype=np.float64)
+        current = residuals + jacobian @ moved
+    reached: Floats = point + moved
+    return reached
 
 
 def _grouped(rows: Sequence[MeasuredRow]) -> list[_Group]:

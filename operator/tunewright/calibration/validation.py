@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tunewright.calibration.fitting import Measurements, fit_calibration
+from tunewright.calibration.fitting import Floats, Measurements, points_without
 from tunewright.calibration.measured_row import MeasuredRow
+from tunewright.calibration.parameters import calibration_of
 from tunewright.domain.hardware import Calibration
 
 COVERED = 0.80
@@ -29,17 +30,21 @@ class LeftOut:
     residual: float
 
 
-def leave_out(rows: Sequence[MeasuredRow], by: str) -> list[LeftOut]:
-    """Fit one accelerator's rows again for every class of `by`, without it; return that class's residuals."""
-    classes: dict[str, list[MeasuredRow]] = defaultdict(list)
-    for row in rows:
-        if row.step_seconds:
-            classes[LEFT_OUT[by](row)].append(row)
+def leave_out(measurements: Measurements, point: Floats, by: str) -> list[LeftOut]:
+    """Fit one accelerator's rows without each class of `by` in turn; return the residuals of that class.
+
+    `point` is the fit with all rows.
+    """
+    classes: dict[str, list[int]] = defaultdict(list)
+    for index, row in enumerate(measurements.rows):
+        classes[LEFT_OUT[by](row)].append(index)
+    sets = [np.array(indices, dtype=np.int64) for indices in classes.values()]
+    base = Calibration()
+    points = points_without(measurements, point, base, sets)
     found = []
-    for name, members in classes.items():
-        others = [row for other, group in classes.items() if other != name for row in group]
-        fitted = fit_calibration(Measurements(others), Calibration())
-        residuals = Measurements(members).residuals(fitted)
+    for indices, point in zip(sets, points, strict=True):
+        members = [measurements.rows[int(index)] for index in indices]
+        residuals = Measurements(members).residuals(calibration_of(point, base))
         found += [LeftOut(row, float(residual)) for row, residual in zip(members, residuals, strict=True)]
     return found
 

@@ -11,8 +11,9 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from tunewright.calibration.catalog_text import calibration_block, source_line, with_calibration
-from tunewright.calibration.fitting import Measurements, fit_calibration
+from tunewright.calibration.fitting import Measurements, fit_point
 from tunewright.calibration.measured_row import MeasuredRow
+from tunewright.calibration.parameters import calibration_of
 from tunewright.calibration.reading import format_of, read_rows
 from tunewright.calibration.statistics import Errors
 from tunewright.calibration.validation import LEFT_OUT, LeftOut, interval_widths, leave_out
@@ -73,9 +74,10 @@ def _fit(name: str, rows: Sequence[MeasuredRow], left_out: str) -> Fitted:
     messages.print(f"{name}: {len(rows)} rows")
     measurements = Measurements(rows)
     base = rows[0].problem.cluster.accelerator.calibration
-    calibration = fit_calibration(measurements, base)
+    point = fit_point(measurements, base)
+    calibration = calibration_of(point, base)
     errors = np.abs(np.expm1(measurements.residuals(calibration)))
-    unseen = leave_out(rows, left_out) if left_out else []
+    unseen = leave_out(measurements, point, left_out) if left_out else []
     return Fitted(name, rows, calibration, Errors.of(errors.tolist()), unseen)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tunewright import legality
 from tunewright.cli.console import output, print_json
-from tunewright.cli.loading import load
+from tunewright.cli.loading import load_candidate
 from tunewright.cli.tables import memory_table, rules_table, step_table
 from tunewright.domain.axes import axis_named, describe, parse_value
 from tunewright.domain.config_batch import ConfigBatch
@@ -20,9 +20,8 @@ from tunewright.performance.step import estimate as estimate_step
 
 def run_explain(path: Path, changes: Sequence[str], *, json_output: bool) -> None:
     """Print every rule with its verdict, memory by stage and kind, and the parts of the step."""
-    accepted = load(path)
-    problem = accepted.problem
-    config = changed(problem, accepted.settings.baseline, changes)
+    problem, baseline = load_candidate(path)
+    config = changed(problem, baseline, changes)
     document = explain_document(problem, config)
     if json_output:
         print_json(document)

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from tunewright.adapters.kube.acceptance import Accepted, accept
+from tunewright.adapters.kube.acceptance import Accepted, accept, read_candidate
 from tunewright.adapters.trials.probe import probe_cpu
+from tunewright.cli.yaml_document import read_yaml
 from tunewright.domain.catalog_loader import Catalog, shipped_catalog
 from tunewright.domain.hardware import Accelerator
+from tunewright.domain.problem import TuningProblem
+from tunewright.domain.training_config import TrainingConfig
 from tunewright.errors import InvalidInput, TuningError
 
 CPU_PRESET = "cpu"
@@ -18,16 +19,7 @@ CPU_PRESET = "cpu"
 
 def read_document(path: Path) -> Mapping[str, Any]:
     """Return the file's single YAML mapping; raise `InvalidInput` naming file and line."""
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput.of("FILE", str(path), f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InvalidInput.of("FILE", str(path), "is not UTF-8 text: give a YAML file") from None
-    except yaml.YAMLError as error:
-        raise InvalidInput.of("FILE", str(path), f"is not YAML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise InvalidInput.of("FILE", str(path), "is nested too deeply") from None
+    document = read_yaml(path)
     if not isinstance(document, dict):
         raise InvalidInput.of("FILE", str(path), "must hold one TuningRun: a YAML mapping with apiVersion and kind")
     return document
@@ -38,6 +30,14 @@ def load(path: Path) -> Accepted:
     document = read_document(path)
     catalog = shipped_catalog()
     return accept(document, catalog, cpu_accelerator=this_machine(catalog) if _wants_cpu(document) else None)
+
+
+def load_candidate(path: Path) -> tuple[TuningProblem, TrainingConfig]:
+    """Read a file's problem and one configuration of it, also where `load` refuses the search."""
+    document = read_document(path)
+    catalog = shipped_catalog()
+    cpu = this_machine(catalog) if _wants_cpu(document) else None
+    return read_candidate(document, catalog, cpu_accelerator=cpu)
 
 
 def this_machine(catalog: Catalog) -> Accelerator:

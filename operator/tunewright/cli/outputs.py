@@ -3,11 +3,12 @@
 import json
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 from tunewright.backends import RENDERERS
 from tunewright.domain.problem import TuningProblem
-from tunewright.errors import TuningError
+from tunewright.errors import InvalidInput, TuningError
 from tunewright.planner.summary import Summary
 
 RESULT_NAMES = ("result.json", *RENDERERS)
@@ -23,12 +24,41 @@ def write_outputs(folder: Path, problem: TuningProblem, summary: Summary) -> lis
     return list(texts)
 
 
+def check_folder(folder: Path, ledger_name: str) -> None:
+    """Raise `InvalidInput` where a run could not leave its files, before anything is measured or removed."""
+    try:
+        for place in (folder, folder / "trials"):
+            if place.exists() and not place.is_dir():
+                raise InvalidInput.of("--out", str(place), "is not a folder: choose another --out")
+        for name in (ledger_name, *RESULT_NAMES):
+            if (folder / name).is_dir():
+                remedy = "is a folder, and the name of a file of the run: choose another --out"
+                raise InvalidInput.of("--out", str(folder / name), remedy)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        remedy = f"cannot be written: {error.strerror}; choose another --out"
+        raise InvalidInput.of("--out", str(folder), remedy) from None
+
+
 def discard_outputs(folder: Path) -> None:
     """Remove what an earlier run left beside its ledger, and nothing else."""
-    for name in RESULT_NAMES:
-        (folder / name).unlink(missing_ok=True)
-    for trial in (folder / "trials").glob("t*-*"):
-        shutil.rmtree(trial)
+    try:
+        for name in RESULT_NAMES:
+            (folder / name).unlink(missing_ok=True)
+        for trial in (folder / "trials").glob("t*-*"):
+            _remove(trial)
+    except OSError as error:
+        remedy = f"cannot be removed: {error.strerror}; choose another --out"
+        raise InvalidInput.of("--fresh", error.filename or str(folder), remedy) from None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _write(path: Path, text: str) -> None:

@@ -10,10 +10,14 @@ from tunewright.cli.console import output, print_json
 from tunewright.cli.loading import load
 from tunewright.cli.tables import candidates_table, node_table, parts_table
 from tunewright.domain.axes import describe
+from tunewright.domain.value import whole_number
 from tunewright.errors import InvalidInput
 from tunewright.planner.forecast import Forecast, forecast
 from tunewright.search.space import Space, build_space
 from tunewright.units import format_seconds
+
+_MOST_NODES = 16_384
+_MOST_PLANS = 64
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,9 @@ def _print_side_by_side(plans: list[Plan], *, json_output: bool, top: int) -> No
 
 
 def _counts(text: str) -> list[int]:
-    parts = text.split(",")
-    if not all(part.isdigit() and 0 < int(part) <= 16_384 for part in parts):
-        raise InvalidInput.of("--nodes", text, "must be node counts from 1 to 16384, such as 4,8,16")
-    return [int(part) for part in parts]
+    parts = text.split(",")[: _MOST_PLANS + 1]
+    counts = [count for part in parts if (count := whole_number(part, least=1, most=_MOST_NODES)) is not None]
+    if len(counts) != len(parts) or len(counts) > _MOST_PLANS:
+        remedy = f"must be at most {_MOST_PLANS} node counts from 1 to {_MOST_NODES}, such as 4,8,16"
+        raise InvalidInput.of("--nodes", text, remedy)
+    return counts

@@ -20,7 +20,7 @@ from tunewright.adapters.trials.simulated import HiddenTruth, SimulatedTrials
 from tunewright.cli.console import output, print_json
 from tunewright.cli.loading import load
 from tunewright.cli.narration import NarratedLedger
-from tunewright.cli.outputs import discard_outputs, write_outputs
+from tunewright.cli.outputs import check_folder, discard_outputs, write_outputs
 from tunewright.cli.result_view import print_result
 from tunewright.domain.catalog_loader import shipped_catalog
 from tunewright.engine.run_handle import RunHandle
@@ -41,6 +41,7 @@ def run_search(path: Path, out: Path, place: str, *, fresh: bool, json_output: b
     if place not in PLACES:
         raise InvalidInput.of("--trials", place, f"must be one of {', '.join(PLACES)}")
     accepted = load(path)
+    check_folder(out, LEDGER_NAME)
     summary = asyncio.run(_search(accepted, out, place, fresh=fresh))
     written = write_outputs(out, accepted.problem, summary)
     if json_output:

@@ -14,6 +14,7 @@ from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.spec.tuning_run import GROUP, PLURAL, VERSION
 from tunewright.controller.loop import OperatorLoop
 from tunewright.controller.settings import OperatorSettings
+from tunewright.errors import TuningError
 
 _OWN_LABEL = {labels.MANAGED_BY: labels.MANAGER, labels.COMPONENT: "trial"}
 _SERVER_TIMEOUT_SECONDS = 300
@@ -27,11 +28,14 @@ class _Process:
 
 @kopf.on.startup()
 async def start(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN401 - kopf's keywords
-    """Configure kopf and start our own tasks."""
-    own = OperatorSettings.from_environment(os.environ)
-    configure(settings, namespaced=own.namespaced)
-    _Process.loop = OperatorLoop(own)
-    await _Process.loop.start()
+    """Configure kopf and start our own tasks. Without a cluster or a port, give up: a retry finds no other."""
+    try:
+        own = OperatorSettings.from_environment(os.environ)
+        configure(settings, namespaced=own.namespaced)
+        _Process.loop = OperatorLoop(own)
+        await _Process.loop.start()
+    except (TuningError, OSError) as error:
+        raise kopf.PermanentError(str(error)) from None
 
 
 @kopf.on.cleanup()

@@ -16,6 +16,7 @@ from tunewright.domain.training_config import (
     RECOMPUTE_METHODS,
     TrainingConfig,
 )
+from tunewright.domain.value import MOST_TYPED, camel_case, whole_number
 from tunewright.errors import InvalidInput
 
 AxisKind = Literal["degree", "categorical", "switch", "modules"]
@@ -65,25 +66,27 @@ def axis_named(name: str) -> Axis:
     """Find an axis by field, camelCase, short or alias name; raise `InvalidInput` with the nearest names."""
     axis = _BY_NAME.get(name) or _BY_NAME.get(name.replace("-", "_"))
     if axis is None:
-        near = difflib.get_close_matches(name, _BY_NAME, n=3) or [axis.field for axis in AXES[:4]]
+        near = difflib.get_close_matches(name[:64], _BY_NAME, n=3) or [camel_case(axis.field) for axis in AXES[:4]]
         raise InvalidInput.of(name, name, f"is not an axis; did you mean {', '.join(near)}?")
     return axis
 
 
 def parse_value(axis: Axis, text: str) -> AxisValue | tuple[str, ...]:
     """Read one value of `axis` as typed on a command line; raise `InvalidInput` with what is allowed."""
+    name = camel_case(axis.field)
     if axis.kind == "degree":
-        if not text.isdigit():
-            raise InvalidInput.of(axis.field, text, "must be a whole number")
-        return int(text)
+        number = whole_number(text)
+        if number is None:
+            raise InvalidInput.of(name, text, f"must be a whole number up to {MOST_TYPED}")
+        return number
     if axis.kind == "switch":
         if text.lower() not in ("true", "false", "on", "off"):
-            raise InvalidInput.of(axis.field, text, "must be true or false")
+            raise InvalidInput.of(name, text, "must be true or false")
         return text.lower() in ("true", "on")
     if axis.kind == "modules":
         return tuple(part for part in text.split("+") if part)
     if axis.choices and text not in axis.choices:
-        raise InvalidInput.of(axis.field, text, f"must be one of {', '.join(axis.choices)}")
+        raise InvalidInput.of(name, text, f"must be one of {', '.join(axis.choices)}")
     return text
 
 

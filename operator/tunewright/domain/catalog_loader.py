@@ -25,7 +25,7 @@ Kind = Literal["model", "accelerator", "network"]
 _Preset = TypeVar("_Preset", ModelArchitecture, Accelerator, Network)
 
 _FOLDERS: Mapping[Kind, str] = {"model": "models", "accelerator": "accelerators", "network": "networks"}
-_GPT = re.compile(r"^gpt-(\d{1,5})l-(\d{1,6})h-(\d{1,5})a(?:-(\d{1,7})p)?$")
+_GPT = re.compile(r"gpt-([0-9]{1,5})l-([0-9]{1,6})h-([0-9]{1,5})a(?:-([0-9]{1,7})p)?")
 _GPT2_VOCABULARY_SIZE = 50257
 _GPT3_POSITIONS = 2048
 
@@ -62,7 +62,7 @@ class Catalog:
 
     def model(self, preset: str) -> ModelArchitecture:
         """Return a model; raise `InvalidInput` with the nearest names when there is none."""
-        sized = _GPT.match(preset)
+        sized = _GPT.fullmatch(preset)
         if sized and preset not in self.models:
             return _gpt(preset, *(int(part) if part else _GPT3_POSITIONS for part in sized.groups()))
         return self._parsed("model", preset, self._document("model", preset).get("model"), ModelArchitecture)
@@ -138,23 +138,25 @@ def _gpt(name: str, layers: int, hidden: int, heads: int, positions: int) -> Mod
     """Build a GPT-3-like model: four times wider MLP with GELU, biases, tied embeddings, learned positions."""
     if not heads or hidden % heads:
         raise InvalidInput.of("model", name, f"the hidden size {hidden} must be a multiple of the heads {heads}")
-    return ModelArchitecture.parse(
-        {
-            "name": name,
-            "num_layers": layers,
-            "hidden_size": hidden,
-            "num_attention_heads": heads,
-            "num_key_value_heads": heads,
-            "head_dim": hidden // heads,
-            "ffn_hidden_size": 4 * hidden,
-            "vocabulary_size": _GPT2_VOCABULARY_SIZE,
-            "gated_mlp": False,
-            "tied_embeddings": True,
-            "attention_input_bias": True,
-            "attention_output_bias": True,
-            "mlp_bias": True,
-            "normalization": "layernorm",
-            "learned_position_embeddings": positions,
-        },
-        "model",
-    )
+    sizes = {
+        "name": name,
+        "num_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "head_dim": hidden // heads,
+        "ffn_hidden_size": 4 * hidden,
+        "vocabulary_size": _GPT2_VOCABULARY_SIZE,
+        "gated_mlp": False,
+        "tied_embeddings": True,
+        "attention_input_bias": True,
+        "attention_output_bias": True,
+        "mlp_bias": True,
+        "normalization": "layernorm",
+        "learned_position_embeddings": positions,
+    }
+    try:
+        return ModelArchitecture.parse(sizes)
+    except InvalidInput as error:
+        found = "; ".join(f"{problem.field} {problem.value}: {problem.remedy}" for problem in error.problems)
+        raise InvalidInput.of("model", name, f"names a model of impossible size: {found}") from None

@@ -6,10 +6,10 @@ The document comes from outside: each field is checked, and every missing or odd
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tunewright.domain.model_architecture import ModelArchitecture
+from tunewright.domain.model_architecture import MOST_LAYERS, ModelArchitecture
 from tunewright.errors import InvalidInput, Problem
 
-_LARGEST = 2**31 - 1
+_LARGEST = 2**24
 
 
 class _Reader:
@@ -19,14 +19,14 @@ class _Reader:
         self._document = document
         self.problems: list[Problem] = []
 
-    def integer(self, key: str, default: int | None = None, least: int = 1) -> int:
+    def integer(self, key: str, default: int | None = None, *, least: int = 1, most: int = _LARGEST) -> int:
         """Return a whole number; a key that is absent or null takes `default`, and is a problem without one."""
         value = self._document.get(key)
         if value is None and default is not None:
             return default
-        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _LARGEST:
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
-        self._complain(key, value, f"must be a whole number from {least} to {_LARGEST}")
+        self._complain(key, value, f"must be a whole number from {least} to {most}")
         return max(least, 1)
 
     def flag(self, key: str, default: bool) -> bool:
@@ -61,14 +61,14 @@ def architecture_from_huggingface(document: Mapping[str, object], name: str) -> 
     fields = build(reader)
     if reader.problems:
         raise InvalidInput(reader.problems)
-    return ModelArchitecture.parse({"name": name, **fields}, "config.json")
+    return ModelArchitecture.parse({"name": name, **fields})
 
 
 def _common(reader: _Reader, *, tied: bool = False) -> Fields:
     hidden = reader.integer("hidden_size")
     heads = reader.integer("num_attention_heads")
     return {
-        "num_layers": reader.integer("num_hidden_layers"),
+        "num_layers": reader.integer("num_hidden_layers", most=MOST_LAYERS),
         "hidden_size": hidden,
         "num_attention_heads": heads,
         "num_key_value_heads": reader.integer("num_key_value_heads", heads),
@@ -202,7 +202,7 @@ def _gpt2(reader: _Reader) -> Fields:
     hidden = reader.integer("n_embd")
     heads = reader.integer("n_head")
     return {
-        "num_layers": reader.integer("n_layer"),
+        "num_layers": reader.integer("n_layer", most=MOST_LAYERS),
         "hidden_size": hidden,
         "num_attention_heads": heads,
         "num_key_value_heads": heads,

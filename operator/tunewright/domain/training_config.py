@@ -35,17 +35,21 @@ V_SHAPED_SCHEDULES = frozenset({"zero-bubble-v", "v-half", "v-min"})
 
 EVEN_LAYOUT = "even"
 SHORTER_EDGES_LAYOUT = "shorter-edges"
-_EXPLICIT_LAYOUT = re.compile(r"^\d+(,\d+)*$")
+_EXPLICIT_LAYOUT = re.compile(r"^[0-9]{1,6}(,[0-9]{1,6})*$")
+
+
+MOST_RANKS = 2**22
+"""Ranks of the largest cluster (16,384 nodes of 256): no group can have more."""
 
 
 class TrainingConfig(Value):
     """One candidate. Degrees are counts of ranks; derived degrees need the world size, so `Problem` has them."""
 
     tensor_parallel_size: int = Field(1, ge=1, le=4096)
-    pipeline_parallel_size: int = Field(1, ge=1, le=4096)
+    pipeline_parallel_size: int = Field(1, ge=1, le=MOST_RANKS)
     virtual_pipeline_parallel_size: int = Field(1, ge=1, le=256, description="Model chunks per pipeline rank.")
-    context_parallel_size: int = Field(1, ge=1, le=4096)
-    expert_parallel_size: int = Field(1, ge=1, le=4096)
+    context_parallel_size: int = Field(1, ge=1, le=MOST_RANKS)
+    expert_parallel_size: int = Field(1, ge=1, le=MOST_RANKS)
     expert_tensor_parallel_size: int = Field(1, ge=1, le=4096)
     micro_batch_size: int = Field(1, ge=1, le=65536, description="Sequences per rank and forward pass.")
     recompute_granularity: RecomputeGranularity = "none"
@@ -72,7 +76,7 @@ class TrainingConfig(Value):
     @field_validator("pipeline_layout")
     @classmethod
     def _known_layout(cls, layout: str) -> str:
-        if layout in (EVEN_LAYOUT, SHORTER_EDGES_LAYOUT) or _EXPLICIT_LAYOUT.match(layout):
+        if layout in (EVEN_LAYOUT, SHORTER_EDGES_LAYOUT) or _EXPLICIT_LAYOUT.fullmatch(layout):
             return layout
         raise ValueError(f"use {EVEN_LAYOUT}, {SHORTER_EDGES_LAYOUT} or a list of layers per rank such as 7,7,7,6")
 

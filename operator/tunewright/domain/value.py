@@ -5,13 +5,19 @@ Used by domain, trial_protocol, planner and the custom resource models.
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tunewright.errors import InvalidInput, Problem
 
+MOST_TYPED = 2**31 - 1
+"""Largest number that anybody types for a count."""
+
+_PYTHON_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
 _ACRONYMS = {"gpu": "GPU", "gpus": "GPUs", "llm": "LLM", "usd": "USD", "ttl": "TTL", "id": "ID"}
 
 
@@ -48,16 +54,50 @@ class Value(BaseModel):
         except ValidationError as error:
             raise InvalidInput(problems_of(error, field)) from None
 
+    @classmethod
+    def parse_strictly(cls, document: object, field: str = "") -> Self:
+        """Validate plain data as an API server would: JSON names only, and no value turned into another type.
+
+        Raises `InvalidInput` naming every wrong field under `field`, also for what JSON cannot hold.
+        """
+        try:
+            text = json.dumps(document, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput.of(field, document, f"holds what JSON cannot: {error}") from None
+        try:
+            return cls.model_validate_json(text, strict=True, by_alias=True, by_name=False)
+        except ValidationError as error:
+            raise InvalidInput(problems_of(error, field, as_given=True)) from None
+
+
+def whole_number(text: str, *, least: int = 0, most: int = MOST_TYPED) -> int | None:
+    """Read a whole number as people type it; None unless it is in ASCII digits and within the limits.
+
+    >>> whole_number("12"), whole_number("\u00b2"), whole_number("-1"), whole_number("9" * 5000)
+    (12, None, None, None)
+    """
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(most)):
+        return None
+    number = int(text)
+    return number if least <= number <= most else None
+
 
 def canonical_json(document: object) -> str:
     """Serialise with sorted keys and no spaces, so that equal values have equal text."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def problems_of(error: ValidationError, field: str = "") -> list[Problem]:
-    """Translate pydantic's findings into field, value, remedy."""
+def problems_of(error: ValidationError, field: str = "", *, as_given: bool = False) -> list[Problem]:
+    """Translate pydantic's findings into field, value, remedy. Fields have their JSON names, unless wanted as given."""
     items = error.errors()
-    return [_problem_of(item, field) for item in items if not _is_echo(item, items)]
+    found = [_problem_of(item, field) for item in items if not _is_echo(item, items)]
+    if as_given:
+        return found
+    return [replace(problem, field=_json_path(problem.field)) for problem in found]
+
+
+def _json_path(path: str) -> str:
+    return ".".join(camel_case(part) if _PYTHON_NAME.fullmatch(part) else part for part in path.split("."))
 
 
 def _is_echo(item: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> bool:

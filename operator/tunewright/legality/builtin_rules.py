@@ -2,11 +2,11 @@
 
 from tunewright.legality.rule import Finding, RuleContext
 
-_PRECISIONS = ("bf16", "fp32")
+_PRECISIONS = ("bf16", "fp32", "fp8")
 
 
 def precision_is_in_builtin_runner(context: RuleContext) -> Finding:
-    """The runner computes in bf16 or fp32."""
+    """The runner computes in bf16, fp32 or fp8."""
 
     def message(row: int) -> str:
         precision = context.name_of("precision", row)

@@ -52,13 +52,13 @@ class Efficiency:
     """The same in eager torch."""
     host_sync_seconds: float = 4e-4
     """Stall of one MoE layer's forward pass after it has asked the device for token counts: the queue has run dry."""
+    all_to_all_syncs: float = 5.0
+    """Such stalls under all-to-all, which exchanges counts, copies both lists of splits and sorts; DeepEP has one."""
     unfused_expert_cast: float = 10.0
     """Traffic-equivalent of casting grouped operands expert by expert over one fused kernel."""
     pipeline_stall_seconds: float = 4e-4
     """Cost of a device synchronisation after a transfer between pipeline ranks: the launch queue starts empty. The gap
     between interleaved and plain 1F1B in the zero-bubble paper's A100 rows."""
-    all_to_all_over_deepep: float = 0.7
-    """Rate of library all-to-all over that of DeepEP's kernels, at equal bytes."""
     unfused_permute: float = 3.0
     """Traffic of unfused permutations over fused ones."""
     host_seconds_per_layer: float = 7e-4

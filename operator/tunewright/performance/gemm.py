@@ -86,10 +86,11 @@ class Device:
         groups: float | FloatArray = 1.0,
         *,
         wide: bool = False,
+        cast: float = 1.0,
     ) -> FloatArray:
         """Return the time of `groups` products rows×depth by depth×columns, one launch.
 
-        `wide` keeps bf16 (or fp32) operands where the row's precision has 8 bits.
+        `cast` multiplies the cost of casting operands to 8 bits. `wide` keeps bf16 (or fp32) operands where the row's precision has 8 bits.
         """
         rate = self.wide_matmul_rate if wide else self.matmul_rate
         speed = self._shape_speed(rows, columns, depth, groups)
@@ -97,10 +98,8 @@ class Device:
         operands = self.element_bytes - (0.0 if wide else 1.0) * self.eight_bit
         moved = groups * (operands * depth * (rows + columns) + self.element_bytes * rows * columns)
         # Operands are cast to 8 bits once, mostly inside the norm or activation before: written with a transposed copy.
-        cast = (0.0 if wide else 2.0) * self.eight_bit * groups * rows * depth
-        if not self.software.fused_expert_casts:
-            cast = cast * np.where(np.asarray(groups) > 1, self.efficiency.unfused_expert_cast, 1.0)
-        busy = np.maximum(seconds, self.traffic_seconds(moved)) + self.traffic_seconds(cast)
+        moved_to_cast = cast * (0.0 if wide else 2.0) * self.eight_bit * groups * rows * depth
+        busy = np.maximum(seconds, self.traffic_seconds(moved)) + self.traffic_seconds(moved_to_cast)
         launched: FloatArray = np.where(
             rows * columns * depth > 0, busy + self.accelerator.launch_overhead_seconds, 0.0
         )

@@ -163,8 +163,7 @@ def _dispatch(problem: TuningProblem, batch: ConfigBatch, group: Group, collecti
         * _element_bytes(batch)
         * problem.routing_imbalance
     )
-    rate = collectives.efficiency.all_to_all_over_deepep
-    plain = collectives.all_to_all(group, token_bytes * experts.experts_per_token / rate)
+    plain = collectives.all_to_all(group, token_bytes * experts.experts_per_token)
     once = _deepep(experts, group, token_bytes, collectives)
     return _DISPATCH_AND_COMBINE * np.where(batch.is_("moe_dispatcher", "deepep"), once, plain)
 

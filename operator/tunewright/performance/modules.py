@@ -164,7 +164,7 @@ class LayerParts:
         """Times that a routed row is read or written: DeepEP permutes once behind its kernels; all-to-all also before,
         and sorts what arrives by expert; the same on the way back.
         """
-        return np.where(self._device.batch.is_("moe_dispatcher", "deepep"), 4.0, 8.0)
+        return np.where(self._device.batch.is_("moe_dispatcher", "deepep"), 4.0, 7.0)
 
     def _permute_traffic(self) -> FloatArray:
         """Unfused sorting, gathering and scattering move each row several times; Primus fuses them from stage 1 on."""
@@ -173,7 +173,10 @@ class LayerParts:
 
     def _token_count_wait(self) -> ModuleTimes:
         share = self._waits_for_counts() * (0.0 if self._device.eager else 1.0)
-        wait = share * self._device.efficiency.host_sync_seconds
+        deepep = self._device.batch.is_("moe_dispatcher", "deepep")
+        stalls = np.where(deepep, 1.0, self._device.efficiency.all_to_all_syncs)
+        stalls = np.where(self._device.batch.expert_parallel_size > 1, stalls, 1.0)
+        wait = share * stalls * self._device.efficiency.host_sync_seconds
         return ModuleTimes(wait, np.zeros_like(wait), np.zeros_like(wait))
 
     def _waits_for_counts(self) -> FloatArray:
@@ -201,7 +204,12 @@ class LayerParts:
         groups = np.maximum(experts.num_experts / batch.expert_parallel_size, 1.0)
         width = experts.expert_ffn_hidden_size / batch.expert_tensor_parallel_size
         slower = 1.0 / self._device.efficiency.grouped_matmul
-        return self._mlp(self.routed_rows() / groups, width, groups).times(slower)
+        return self._mlp(self.routed_rows() / groups, width, groups, cast=self._expert_cast()).times(slower)
+
+    def _expert_cast(self) -> float:
+        """Cost of casting grouped operands to 8 bits; Primus quantises for each grouped product anew."""
+        fused = self._device.software.fused_expert_casts and self._problem.backend != "primus"
+        return 1.0 if fused else self._device.efficiency.unfused_expert_cast
 
     def expert_activation(self) -> ModuleTimes:
         """Return the activation of the routed rows."""
@@ -238,10 +246,13 @@ class LayerParts:
             raise ValueError(f"{self._model.name} has no experts")
         return self._model.experts
 
-    def _mlp(self, rows: FloatArray, width: FloatArray, groups: float | FloatArray) -> ModuleTimes:
+    def _mlp(
+        self, rows: FloatArray, width: FloatArray, groups: float | FloatArray, *, cast: float = 1.0
+    ) -> ModuleTimes:
         hidden = float(self._model.hidden_size)
         inputs = 2.0 if self._model.gated_mlp else 1.0
-        return self._linear(rows, hidden, inputs * width, groups) + self._linear(rows, width, hidden, groups)
+        first = self._linear(rows, hidden, inputs * width, groups, cast=cast)
+        return first + self._linear(rows, width, hidden, groups, cast=cast)
 
     def _linear(
         self,
@@ -251,14 +262,15 @@ class LayerParts:
         groups: float | FloatArray = 1.0,
         *,
         wide: bool = False,
+        cast: float = 1.0,
     ) -> ModuleTimes:
         """A linear layer: the product, its input gradient and its weight gradient (depth: the rows)."""
         rows, inputs, outputs = np.broadcast_arrays(rows, inputs, outputs)
         seconds = self._device.product_seconds
         return ModuleTimes(
-            seconds(rows, outputs, inputs, groups, wide=wide),
-            seconds(rows, inputs, outputs, groups, wide=wide),
-            seconds(inputs, outputs, rows, groups, wide=wide),
+            seconds(rows, outputs, inputs, groups, wide=wide, cast=cast),
+            seconds(rows, inputs, outputs, groups, wide=wide, cast=cast),
+            seconds(inputs, outputs, rows, groups, wide=wide, cast=cast),
         )
 
     def _elementwise(self, elements: FloatArray) -> ModuleTimes:

@@ -17,6 +17,7 @@ from tunewright.domain.training_config import (
     SHORTER_EDGES_LAYOUT,
     default_recompute_modules,
 )
+from tunewright.domain.value import camel_case
 from tunewright.errors import InvalidInput
 
 LONG_SEQUENCE_TOKENS = 32_768
@@ -88,10 +89,12 @@ def _modules(problem: TuningProblem) -> str:
 
 def _checked(field: str, values: Values) -> Values:
     if not values:
-        raise InvalidInput.of(f"searchSpace.{field}", values, "needs at least one value, or leave the axis out")
+        raise InvalidInput.of(
+            f"spec.searchSpace.{camel_case(field)}", values, "needs at least one value, or leave the axis out"
+        )
     for value in values:
         if problem := _fault(field, value):
-            raise InvalidInput.of(f"searchSpace.{field}", value, problem)
+            raise InvalidInput.of(f"spec.searchSpace.{camel_case(field)}", value, problem)
     return tuple(dict.fromkeys(sorted(values) if all(isinstance(value, int) for value in values) else values))
 
 

@@ -6,6 +6,7 @@ what is left. The order of the rows follows the order of the values, so equal in
 """
 
 from collections.abc import Mapping
+from math import prod
 
 import numpy as np
 
@@ -26,8 +27,10 @@ from tunewright.domain.training_config import ZERO_BUBBLE_SCHEDULES as SPLIT_SCH
 from tunewright.errors import InvalidInput
 from tunewright.search.axis_values import Values, axis_values
 
-MOST_CANDIDATES = 5_000_000
+MOST_CANDIDATES = 1_500_000
 """Points that are judged at most: a person's own values may span a product that no memory holds."""
+MOST_LEGAL = 200_000
+"""Points that are estimated at most: what the largest clusters need by default, and some seconds of work."""
 
 SYNC_FREE_ACCELERATORS = frozenset({"mi355x"})
 """Where sync-free stage 1 accompanies DeepEP by default: the device of AMD's published measurements."""
@@ -59,7 +62,9 @@ def enumerate_space(problem: TuningProblem, search_space: Mapping[str, Values]) 
     table = _plausible_computation(_crossed(table, _computation_options(values, layouts)))
     table = _with_derived(problem, table, values)
     batch = ConfigBatch(columns={field: table[field] for field in FIELDS}, layouts=layouts)
-    return batch.take(legality.judge(problem, batch).legal) if len(batch) else batch
+    legal = batch.take(legality.judge(problem, batch).legal) if len(batch) else batch
+    _check_size(len(legal), MOST_LEGAL, "legal configurations")
+    return legal
 
 
 def encode(field: str, value: AxisValue, layouts: tuple[str, ...]) -> int:
@@ -78,6 +83,7 @@ def _encoded(values: Mapping[str, Values], fields: tuple[str, ...], layouts: tup
 
 
 def _product(columns: Table) -> Table:
+    _check_size(prod(len(values) for values in columns.values()))
     grids = np.meshgrid(*columns.values(), indexing="ij")
     return {name: grid.reshape(-1) for name, grid in zip(columns, grids, strict=True)}
 
@@ -85,12 +91,16 @@ def _product(columns: Table) -> Table:
 def _crossed(left: Table, right: Table) -> Table:
     """Combine every row of `left` with every row of `right`."""
     rows, options = len(next(iter(left.values()))), len(next(iter(right.values())))
-    if rows * options > MOST_CANDIDATES:
-        remedy = f"spans more than {MOST_CANDIDATES:,} combinations: name fewer values"
-        raise InvalidInput.of("searchSpace", rows * options, remedy)
+    _check_size(rows * options)
     return {name: np.repeat(column, options) for name, column in left.items()} | {
         name: np.tile(column, rows) for name, column in right.items()
     }
+
+
+def _check_size(found: int, most: int = MOST_CANDIDATES, what: str = "combinations") -> None:
+    if found > most:
+        remedy = f"spans more than {most:,} {what}: name fewer values"
+        raise InvalidInput.of("spec.searchSpace", found, remedy)
 
 
 def _kept(table: Table, keep: BoolArray) -> Table:

@@ -1,12 +1,17 @@
 """Bad input on the command line: exit code 2, one line for each problem, no traceback."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tunewright.cli.outputs import discard_outputs
+from tunewright.cli.yaml_document import read_yaml
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -42,6 +47,7 @@ CASES = {
     "a cluster too small": (("spec", "cluster", "nodes"), 1, ["spec.cluster", "too small", "use more nodes"]),
     "an empty search space": (("spec", "searchSpace"), {"pipelineParallelSize": [3]}, ["searchSpace"]),
     "a number that is text": (("spec", "workload", "globalBatchSize"), "many", ["globalBatchSize", "many"]),
+    "a budget of nothing": (("spec", "budget", "maxGPUHours"), 0, ["spec.budget.maxGPUHours", "at least 0.000001"]),
     "another kind": (("kind",), "Pod", ["kind", "Pod"]),
 }
 
@@ -87,6 +93,13 @@ ARGUMENTS = {
     "no value": (["explain", "FILE", "--set", "tensor"], "AXIS=VALUE"),
     "a word for a number": (["explain", "FILE", "--set", "tp=two"], "whole number"),
     "unknown schedule": (["explain", "FILE", "--set", "schedule=fast"], "must be one of"),
+    "a superscript for a number": (
+        ["explain", "FILE", "--set", "tp=\u00b2"],
+        "tensorParallelSize: '\u00b2': must be a",
+    ),
+    "thousands of digits": (["explain", "FILE", "--set", "tp=" + "9" * 5000], "whole number up to"),
+    "superscript node counts": (["plan", "FILE", "--nodes", "\u00b2"], "from 1 to 16384"),
+    "endless node counts": (["plan", "FILE", "--nodes", "9" * 5000], "from 1 to 16384"),
     "bad node counts": (["plan", "FILE", "--nodes", "4,x"], "--nodes"),
     "unknown place": (["run", "FILE", "--trials", "moon", "--out", "OUT"], "local, simulated"),
     "missing ledger": (["replay", "no.jsonl"], "cannot be read"),
@@ -100,3 +113,100 @@ def test_bad_arguments_are_told_with_a_remedy(tmp_path: Path, arguments: list[st
     done = tunewright(*(names.get(argument, argument) for argument in arguments))
     assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
     assert expected in done.stderr
+
+
+def bomb(levels: int) -> str:
+    """Ten aliases to the line before, again and again: ten to the power of `levels` values in a few lines."""
+    lines = ["a0: &a0 x"]
+    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, levels)]
+    return "\n".join(lines)
+
+
+YAML = {
+    "aliases that stand for billions": (bomb(10), "stands for more than 50000 values"),
+    "a value that holds itself": ("a: &a [*a]", "line 1: a value holds itself"),
+    "a key twice": ("a: 1\nb:\n  c: 1\n  c: 2\n", "line 4: key 'c' is given twice"),
+    "a date that is none": ("x: 2020-13-45", "is not a known field"),
+    "a date": ("x: 2020-10-10", "is not a known field"),
+    "a number without end": ("x: " + "9" * 5000, "line 1: '9999"),
+    "a word as a number": ('x: !!int "a"', "line 1: 'a' is no int"),
+    "bytes": ("x: !!binary aGk=", "is not plain data"),
+    "an object": ("x: !!python/object:os.system {}", "is not plain data"),
+    "no number at all": ("x: .nan", "holds what JSON cannot"),
+    "a key that is a list": ("? [1]\n: 2", "a key must be text"),
+    "two documents": ("a: 1\n---\nb: 2", "is not YAML"),
+    "nested without end": ("[" * 20_000, "is nested too deeply"),
+    "more than a TuningRun": ("#" * (2**20 + 1), "is larger than 1048576 bytes"),
+    "control characters": ('"a\\eb": 1', r"a\x1bb"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), YAML.values(), ids=YAML.keys())
+def test_odd_yaml_is_refused_in_short_lines(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    done = tunewright("check", str(file))
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr[-2000:]
+    assert said in done.stderr
+    assert all(len(line) < 1000 for line in done.stderr.splitlines())
+
+
+def test_aliases_and_merged_keys_of_a_usual_size_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("base: &base {a: 1, b: 2020-01-01}\nother: {<<: *base, a: 2}\n")
+    assert read_yaml(file) == {"base": {"a": 1, "b": "2020-01-01"}, "other": {"a": 2, "b": "2020-01-01"}}
+
+
+@pytest.mark.parametrize(
+    "section", [{"searchSpace": {"tensorParallelSize": [3]}}, {"baseline": {"tensorParallelSize": 3}}]
+)
+def test_explain_looks_into_a_run_that_check_refuses(tmp_path: Path, section: dict[str, Any]) -> None:
+    document = changed(("spec", *section), next(iter(section.values())))
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(document))
+    assert tunewright("check", str(file)).returncode == 2
+    done = tunewright("explain", str(file), "--set", "tp=3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "tensor-within-node" in done.stdout
+
+
+def a_file(place: Path) -> None:
+    place.write_text("mine")
+
+
+FOLDERS: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "the folder is a file": ("", a_file, "is not a folder"),
+    "the ledger is a folder": ("run.jsonl", Path.mkdir, "is a folder, and the name of a file"),
+    "the result is a folder": ("result.json", Path.mkdir, "is a folder, and the name of a file"),
+    "trials is a file": ("trials", a_file, "is not a folder"),
+}
+
+
+@pytest.mark.parametrize(("name", "make", "said"), FOLDERS.values(), ids=FOLDERS.keys())
+def test_an_odd_folder_is_told_before_anything_runs(
+    tmp_path: Path, name: str, make: Callable[[Path], object], said: str
+) -> None:
+    out = tmp_path / "out"
+    if name:
+        out.mkdir()
+    make(out / name)
+    done = tunewright("run", str(EXAMPLES / "quickstart.yaml"), "--trials", "simulated", "--fresh", "--out", str(out))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith("error: --out: ")
+    assert said in done.stderr
+
+
+def test_a_folder_in_a_trial_is_discarded_with_it(tmp_path: Path) -> None:
+    (tmp_path / "trials" / "t0001-1" / "deep").mkdir(parents=True)
+    (tmp_path / "trials" / "t0002-1").write_text("a file")
+    (tmp_path / "notes").write_text("mine")
+    discard_outputs(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["notes", "trials"]
+
+
+def test_an_operator_without_a_cluster_says_so(tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
+    command = [sys.executable, "-m", "tunewright.entry", "operator"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: no cluster: ")

@@ -112,7 +112,7 @@ def test_gpt_whose_heads_do_not_divide_the_hidden_size_is_refused(preset: str) -
 
 
 def test_gpt_without_layers_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="num_layers: 0"):
+    with pytest.raises(InvalidInput, match="numLayers 0"):
         CATALOG.model("gpt-0l-2048h-16a")
 
 

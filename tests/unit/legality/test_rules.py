@@ -312,7 +312,7 @@ ROWS = [
     Row(
         "precision-is-in-builtin-runner",
         a_problem(backend="builtin"),
-        {"precision": "fp8"},
+        {"precision": "mxfp8"},
         {"precision": "bf16"},
     ),
     Row(

@@ -9,6 +9,7 @@ import pytest
 from tests.support.builders import a_cluster, a_model, a_moe_model, a_problem, mixtral_problem
 from tunewright import legality
 from tunewright.domain.config_batch import FIELDS, ConfigBatch
+from tunewright.domain.value import camel_case
 from tunewright.errors import InvalidInput
 from tunewright.search.enumeration import enumerate_space
 
@@ -170,7 +171,7 @@ def test_layers_that_do_not_divide_get_shorter_edges() -> None:
 def test_impossible_values_are_named(field: str, values: tuple[object, ...], remedy: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         enumerate_space(a_problem(), {field: values})  # type: ignore[dict-item]
-    assert f"searchSpace.{field}" in str(caught.value)
+    assert f"spec.searchSpace.{camel_case(field)}" in str(caught.value)
     assert remedy in str(caught.value)
 
 

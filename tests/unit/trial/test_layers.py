@@ -10,6 +10,7 @@ from tests.unit.trial.requests import DENSE, LATENT, MOE
 from tunewright.domain.model_architecture import ModelArchitecture
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.core_attention import attend, window_mask, with_ring_share
+from tunewright_trial.layers.eight_bit import linear
 from tunewright_trial.layers.moe import MoeMlp
 from tunewright_trial.layers.parameters import count_parameters, initialise
 from tunewright_trial.layers.split import Split
@@ -150,3 +151,34 @@ def test_saved_storages_are_counted_once_and_without_weights() -> None:
     with SavedStorages({weight.untyped_storage().data_ptr()}) as saved:
         functional.linear(value, weight) + functional.linear(value.view(2, 2, 8), weight).view(4, 8)
     assert saved.total_bytes == 4 * 8 * 4
+
+
+@pytest.mark.parametrize("kind", ["dense", "moe"])
+def test_a_layer_in_eight_bits_computes_nearly_what_it_does_in_sixteen(kind: LayerKind) -> None:
+    results = []
+    for eight_bit in (False, True):
+        context = context_of(MOE, dtype=torch.bfloat16, eight_bit=eight_bit)
+        layer = TransformerLayer(context, kind, 1)
+        initialise([layer], 0)
+        hidden = random_hidden(context)
+        result = layer(hidden)
+        result.float().square().sum().backward()
+        assert hidden.grad is not None
+        results.append([result, hidden.grad, *(value.grad for value in layer.parameters() if value.ndim > 1)])
+    for wide, narrow in zip(*results, strict=True):
+        assert wide is not None and narrow is not None
+        difference = (wide.float() - narrow.float()).norm() / wide.float().norm()
+        assert difference < 0.15  # gradients have two bits of mantissa, and pass through several products
+    assert not torch.equal(results[0][0], results[1][0])
+
+
+def test_a_product_in_eight_bits_has_the_precision_of_its_format() -> None:
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn((4, 16, 32), generator=generator).bfloat16()
+    weight = torch.randn((48, 32), generator=generator).bfloat16()
+    exact = functional.linear(hidden.float(), weight.float())
+    found = linear(hidden, weight, None, eight_bit=True)
+    assert found.shape == exact.shape
+    error = (found.float() - exact).norm() / exact.norm()
+    assert 0.005 < error < 0.05  # three bits of mantissa: 2⁻⁴ at most per factor, averaged over 32 terms
+    assert linear(hidden[:0], weight, None, eight_bit=True).shape == (0, 16, 48)

@@ -17,7 +17,7 @@ from tunewright.trial_protocol.report import (
     TrialReport,
 )
 from tunewright.trial_protocol.request import ExpectedDevice
-from tunewright_trial.device import select_device
+from tunewright_trial.device import environment_lines, select_device
 from tunewright_trial.failures import TrialFailure, classify, unsupported
 from tunewright_trial.layers.recompute import RecomputePolicy
 from tunewright_trial.parallel.layout import Groups, Layout
@@ -258,6 +258,11 @@ def test_groups_that_reach_beyond_the_node_are_modelled(node_processes: int, out
         pipeline_parallel_size=2,
     )
     assert modelled_groups(request, places(request, {}, "")[0]) == outside
+
+
+def test_the_log_names_the_variables_that_matter_and_no_others() -> None:
+    variables = {"NCCL_IB_HCA": "mlx5", "HF_TOKEN": "secret", "OMP_NUM_THREADS": "1"}
+    assert environment_lines(variables) == ["NCCL_IB_HCA=mlx5", "OMP_NUM_THREADS=1"]
 
 
 def test_ranks_count_through_the_nodes() -> None:

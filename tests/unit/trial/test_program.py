@@ -131,7 +131,7 @@ WRONG_DEVICE = ExpectedDevice(preset="mi355x", vendor="amd", architecture="no-su
     ("request_", "failure", "words"),
     [
         pytest.param(make_request(model=HUGE), "DeviceOutOfMemory", "allocate", id="out-of-memory"),
-        pytest.param(make_request(precision="fp8"), "Unsupported", "fp8", id="precision"),
+        pytest.param(make_request(precision="mxfp8"), "Unsupported", "mxfp8", id="precision"),
         pytest.param(make_request(model=MOE, moe_dispatcher="deepep"), "Unsupported", "deepep", id="dispatcher"),
         pytest.param(make_request(request={"device": WRONG_DEVICE}), "DeviceMismatch", "mi355x", id="device"),
         pytest.param(make_request("measure", micro_batch_size=3), "Unsupported", "globalBatchSize", id="batch"),

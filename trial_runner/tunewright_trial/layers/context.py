@@ -14,7 +14,10 @@ VOCABULARY_MULTIPLE = 128
 
 @dataclass(frozen=True)
 class LayerContext:
-    """Shared by all layers of a rank. `sequence_slice` is S/C: the tokens of one sequence on this rank."""
+    """Shared by all layers of a rank. `sequence_slice` is S/C: the tokens of one sequence on this rank.
+
+    `eight_bit`: the matrix products of linear layers and experts run in fp8.
+    """
 
     model: ModelArchitecture
     sequence_length: int
@@ -27,6 +30,7 @@ class LayerContext:
     expert: Split = WHOLE
     expert_tensor: Split = WHOLE
     routing_imbalance: float = 1.0
+    eight_bit: bool = False
     recompute: RecomputePolicy = field(default_factory=RecomputePolicy)
 
     @property

@@ -7,6 +7,7 @@ from torch.nn import functional
 from tunewright.domain.model_architecture import MixtureOfExperts
 from tunewright_trial.failures import unsupported
 from tunewright_trial.layers.context import LayerContext
+from tunewright_trial.layers.eight_bit import linear
 from tunewright_trial.layers.mlp import activate
 from tunewright_trial.layers.parameters import Placement, placed_parameter
 
@@ -21,7 +22,7 @@ class Experts(nn.Module):
         width = split.size * split.share(shape.expert_ffn_hidden_size, "expertFfnHiddenSize")
         if model.mlp_bias and split.size > 1:
             raise unsupported("experts with biases do not run with expertTensorParallelSize > 1: set it to 1")
-        self._recompute = context.recompute
+        self._recompute, self._eight_bit = context.recompute, context.eight_bit
         self._grouped = (
             context.device.type == "cuda" and context.dtype == torch.bfloat16 and hasattr(functional, "grouped_mm")
         )
@@ -41,7 +42,7 @@ class Experts(nn.Module):
     def _product(
         self, rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, counts: list[int]
     ) -> torch.Tensor:
-        if self._grouped:
+        if self._grouped and not self._eight_bit:
             ends = torch.tensor(counts, device=rows.device).cumsum(0, dtype=torch.int32)
             result = functional.grouped_mm(rows, weight.transpose(1, 2), offs=ends)
             return (
@@ -49,7 +50,7 @@ class Experts(nn.Module):
             )
         biases = [None] * len(counts) if bias is None else list(bias.unbind(0))
         parts = zip(rows.split(counts), weight.unbind(0), biases, strict=True)
-        return torch.cat([functional.linear(part, matrix, offset) for part, matrix, offset in parts])
+        return torch.cat([linear(part, matrix, offset, self._eight_bit) for part, matrix, offset in parts])
 
 
 def _weight(context: LayerContext, shape: tuple[int, ...], dimension: int) -> nn.Parameter:

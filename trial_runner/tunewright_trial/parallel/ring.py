@@ -1,8 +1,9 @@
 """Causal attention over a ring of context ranks (arXiv 2310.01889), balanced: rank i holds chunks i and 2C−1−i of 2C.
 
-Keys and values travel around the ring; every rank attends to each pair of chunks as it passes and merges the results
-by their log-sum-exp. With this assignment each visit is either causal on the rank's own tokens, or plain on half of
-the keys or half of the queries, so that no mask is needed. The blocks use torch's fused kernels of the device.
+Keys and values travel around the ring; every rank attends to them as they pass and merges the results by their
+log-sum-exp. In the backward pass they travel again, and each rank sends its share of their gradients straight home.
+With this assignment each visit is either causal on the rank's own tokens, or plain on half of the keys or half of the
+queries, so that no mask is needed. The blocks use torch's fused kernels of the device.
 """
 
 from collections.abc import Callable
@@ -64,27 +65,40 @@ class _Ring(torch.autograd.Function):
         ring: Split = ctx.ring
         travelling = torch.stack((key, value))
         of_query = torch.zeros(query.shape, dtype=torch.float32, device=query.device)
-        of_travelling = torch.zeros(travelling.shape, dtype=torch.float32, device=query.device)
+        of_own = torch.zeros(travelling.shape, dtype=torch.float32, device=query.device)
+        homecoming: list[Arrival] = []
         for step in range(ring.size):
+            arrival = _pass_on(travelling, ring) if step < ring.size - 1 else None
             visit = _Visit.of(ring.rank, (ring.rank - step) % ring.size, query.shape[2])
-            parts = _gradients(gradient, query, travelling, attended, total, visit)
-            of_query[:, :, visit.queries] += parts[0]
-            of_travelling[:, :, :, visit.keys] += parts[1]
-            travelling = _pass_on(travelling, ring)() if step < ring.size - 1 else travelling
-            of_travelling = _pass_on(of_travelling, ring)()
-        return of_query.to(query.dtype), of_travelling[0].to(key.dtype), of_travelling[1].to(value.dtype), None
+            of_queries, of_visited = _gradients(gradient, query, travelling, attended, total, visit)
+            of_query[:, :, visit.queries] += of_queries
+            if step == 0:
+                of_own += of_visited
+            else:
+                whole = torch.zeros_like(of_own)
+                whole[:, :, :, visit.keys] = of_visited
+                homecoming.append(_exchange(whole, -step, ring))
+            travelling = arrival() if arrival else travelling
+        for arrive in homecoming:
+            of_own += arrive()
+        return of_query.to(query.dtype), of_own[0].to(key.dtype), of_own[1].to(value.dtype), None
 
 
-def _pass_on(tensor: torch.Tensor, ring: Split) -> Callable[[], torch.Tensor]:
+Arrival = Callable[[], torch.Tensor]
+
+
+def _pass_on(tensor: torch.Tensor, ring: Split) -> Arrival:
     """Send `tensor` to the next rank; return the call that waits for what the previous one sent."""
+    return _exchange(tensor, 1, ring)
+
+
+def _exchange(tensor: torch.Tensor, distance: int, ring: Split) -> Arrival:
+    """Send `tensor` to the rank at `distance`; return the call that waits for what came from the other side."""
     ranks = dist.get_process_group_ranks(ring.group)
-    incoming = torch.empty_like(tensor)
-    following, preceding = ranks[(ring.rank + 1) % ring.size], ranks[ring.rank - 1]
+    outgoing, incoming = tensor.contiguous(), torch.empty_like(tensor)
+    to, source = ranks[(ring.rank + distance) % ring.size], ranks[(ring.rank - distance) % ring.size]
     requests = dist.batch_isend_irecv(
-        [
-            dist.P2POp(dist.isend, tensor.contiguous(), following, ring.group),
-            dist.P2POp(dist.irecv, incoming, preceding, ring.group),
-        ]
+        [dist.P2POp(dist.isend, outgoing, to, ring.group), dist.P2POp(dist.irecv, incoming, source, ring.group)]
     )
 
     def arrived() -> torch.Tensor:

@@ -5,9 +5,9 @@ Called by the operator's reconcile and by the command line, so both accept and r
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from tunewright.adapters.kube.baseline import checked_baseline
+from tunewright.adapters.kube.baseline import checked_baseline, unchecked_baseline
+from tunewright.adapters.kube.empty_space import why_empty
 from tunewright.adapters.kube.manifests import PodOptions
 from tunewright.adapters.kube.problem_reader import (
     CPU,
@@ -17,6 +17,7 @@ from tunewright.adapters.kube.problem_reader import (
     read_accelerator,
     read_problem,
 )
+from tunewright.adapters.kube.settings_reader import given_fields, naming_spec_fields, planner_settings
 from tunewright.adapters.kube.spec.search import LLMSpec
 from tunewright.adapters.kube.spec.tuning_run import TuningRun, TuningRunSpec, read_tuning_run
 from tunewright.domain.axes import AxisValue, axis_named
@@ -25,15 +26,8 @@ from tunewright.domain.hardware import Accelerator
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.domain.value import camel_case
-from tunewright.errors import InvalidInput, Problem
-from tunewright.planner.settings import (
-    Budget,
-    ExploreSettings,
-    LLMSettings,
-    PlannerSettings,
-    Reference,
-    ValidationSettings,
-)
+from tunewright.errors import Problem
+from tunewright.planner.settings import PlannerSettings
 from tunewright.search.space import Space, build_space
 from tunewright.trial_protocol.request import ExpectedDevice
 
@@ -51,6 +45,7 @@ class Accepted:
     space: Space
 
 
+@naming_spec_fields()
 def accept(
     document: object,
     catalog: Catalog,
@@ -69,11 +64,24 @@ def accept(
     _check_cross_fields(spec, findings)
     _check_llm(spec, findings)
     findings.raise_if_any()
-    baseline = checked_baseline(problem, _given(spec.baseline))
-    settings = _settings(spec, problem, baseline, sweep)
+    baseline = checked_baseline(problem, given_fields(spec.baseline))
+    settings = planner_settings(spec, problem, baseline, sweep)
     space = build_space(problem, settings)
-    _check_space(settings, space)
+    _check_space(problem, settings, space)
     return Accepted(run, problem, settings, device, _pod_options(spec, problem, default_image), spec.llm, space)
+
+
+@naming_spec_fields()
+def read_candidate(
+    document: object, catalog: Catalog, *, cpu_accelerator: Accelerator | None = None
+) -> tuple[TuningProblem, TrainingConfig]:
+    """Return the problem and one configuration of it, which need not be legal; raise `InvalidInput`.
+
+    For looking into a run that `accept` refuses: its search space may be empty and its baseline may not fit.
+    """
+    spec = read_tuning_run(document).spec
+    problem = read_problem(spec, catalog, {}, cpu_accelerator)
+    return problem, unchecked_baseline(problem, given_fields(spec.baseline))
 
 
 def check_runs_in_cluster(accepted: Accepted) -> None:
@@ -87,11 +95,6 @@ def check_runs_in_cluster(accepted: Accepted) -> None:
         remedy = "is more than this version measures on: set it to 1, or topK to 0 and includeBaseline to false"
         findings.add("Illegal", Problem("spec.validation.nodes", validation.nodes, remedy))
     findings.raise_if_any()
-
-
-def _given(model: Any) -> dict[str, Any]:  # noqa: ANN401 - a model built at run time
-    """Return the fields that were set, by their Python names."""
-    return {} if model is None else dict(model.model_dump(exclude_none=True))
 
 
 def _device(
@@ -139,83 +142,18 @@ def _check_llm(spec: TuningRunSpec, findings: Findings) -> None:
         findings.add("Illegal", Problem("spec.budget.maxLLMCostUSD", limit, remedy))
 
 
-def _check_space(settings: PlannerSettings, space: Space) -> None:
+def _check_space(problem: TuningProblem, settings: PlannerSettings, space: Space) -> None:
     """The space always holds the baseline; alone and outside the given values, nothing that was asked for is legal."""
     if len(space.batch) > 1 or _is_within(settings.baseline, settings.search_space):
         return
     value = ", ".join(camel_case(field) for field in settings.search_space)
-    remedy = "allows no legal configuration: widen it (`tunewright explain` names the rules that one breaks)"
+    remedy = f"allows no legal configuration: {why_empty(problem, settings)}; widen it"
     raise NotAccepted("EmptySpace", [Problem("spec.searchSpace", value, remedy)])
 
 
 def _is_within(config: TrainingConfig, search_space: Mapping[str, tuple[AxisValue, ...]]) -> bool:
     values = {**config.model_dump(), "recompute_modules": "+".join(config.recompute_modules)}
     return all(values[field] in allowed for field, allowed in search_space.items())
-
-
-def _settings(
-    spec: TuningRunSpec, problem: TuningProblem, baseline: TrainingConfig, sweep: tuple[str, ...]
-) -> PlannerSettings:
-    document: Mapping[str, Any] = {
-        "baseline": baseline,
-        "search_space": _given(spec.search_space),
-        "sweep_axes": sweep,
-        "explore": ExploreSettings(**spec.explore.model_dump()),
-        "llm": _llm(spec),
-        "validation": ValidationSettings(
-            top_k=spec.validation.top_k,
-            include_baseline=spec.validation.include_baseline,
-            nodes=spec.validation.nodes or spec.cluster.nodes,
-            steps=spec.validation.steps,
-            repeats=spec.validation.repeats,
-        ),
-        "budget": _budget(spec),
-        "parallel_trials": spec.parallel_trials,
-        "profile_gpus": problem.cluster.gpus_per_node,
-        "reference": _reference(spec),
-        "random_seed": spec.random_seed,
-        "stop": spec.stop,
-    }
-    try:
-        return PlannerSettings.model_validate(document)
-    except ValueError as error:
-        raise InvalidInput.of("spec", None, str(error)) from None
-
-
-def _budget(spec: TuningRunSpec) -> Budget:
-    given = spec.budget
-    return Budget(
-        max_trials=given.max_trials,
-        max_failed_trials=given.max_failed_trials,
-        max_gpu_hours=_number(given.max_gpu_hours),
-        max_duration_seconds=given.max_duration_seconds,
-        max_llm_calls=given.max_llm_calls,
-        max_llm_tokens=given.max_llm_tokens,
-        max_llm_cost_usd=_number(given.max_llm_cost_usd),
-    )
-
-
-def _llm(spec: TuningRunSpec) -> LLMSettings | None:
-    if spec.llm is None:
-        return None
-    price = spec.llm.price
-    return LLMSettings(
-        model=spec.llm.model,
-        max_output_tokens=spec.llm.max_output_tokens,
-        input_usd_per_million_tokens=_number(price.input_usd_per_million_tokens) if price else None,
-        output_usd_per_million_tokens=_number(price.output_usd_per_million_tokens) if price else None,
-    )
-
-
-def _reference(spec: TuningRunSpec) -> Reference | None:
-    given = spec.reference
-    if given is None:
-        return None
-    return Reference(
-        tokens_per_second_per_gpu=float(given.tokens_per_second_per_gpu),
-        precision=given.precision,
-        source=given.source,
-    )
 
 
 def _pod_options(spec: TuningRunSpec, problem: TuningProblem, default_image: str) -> PodOptions:
@@ -226,7 +164,3 @@ def _pod_options(spec: TuningRunSpec, problem: TuningProblem, default_image: str
         gpus_per_node=problem.cluster.gpus_per_node,
         pci_device_ids=problem.cluster.accelerator.pci_device_ids,
     )
-
-
-def _number(text: str | None) -> float | None:
-    return None if text is None else float(text)

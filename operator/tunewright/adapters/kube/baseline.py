@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tunewright.adapters.kube.batch_sizes import BATCH_RULE, batch_problem
 from tunewright.adapters.kube.problem_reader import NotAccepted
 from tunewright.domain.config_batch import ConfigBatch
 from tunewright.domain.problem import TuningProblem
@@ -26,20 +27,48 @@ from tunewright.memory.estimate import estimate
 from tunewright.memory.fit import FitVerdict, fit
 
 _MAX_PIPELINE = 64
-_BATCH_RULE = "batch-is-divisible"
+_WORKLOAD_RULES: Mapping[str, str] = {
+    "precision-is-in-device": "spec.workload.precision",
+    "precision-is-in-builtin-runner": "spec.workload.precision",
+    "sequence-fits-position-table": "spec.workload.sequenceLength",
+    "attention-sinks-are-available": "spec.workload.model",
+    "prediction-layers-are-available": "spec.workload.model",
+}
+"""Rules that read nothing of a configuration but its precision, and the field to change."""
+_PRECISION_RULES: Mapping[str, str] = {
+    "fp8-widths-are-whole-blocks": "spec.workload.precision",
+    "fp8-rows-are-whole-blocks": "spec.workload.precision",
+}
+"""The same where every usual configuration breaks them."""
 
 
 def checked_baseline(problem: TuningProblem, given: Mapping[str, Any]) -> TrainingConfig:
-    """Return the baseline; raise `IllegalConfig` with every rule, or `DoesNotFit` with the bytes of each kind."""
+    """Return the baseline; raise `IllegalConfig` with every rule, or `DoesNotFit` with the bytes of each kind.
+
+    What no configuration could heal is a fault of the workload: `NotAccepted`.
+    """
     if not given:
         return default_baseline(problem)
     config = completed(problem, given)
     batch = ConfigBatch.of([config])
-    violations = judge(problem, batch).violations(0)
-    if violations:
-        raise IllegalConfig(violations, "spec.baseline")
+    verdicts = judge(problem, batch)
+    _check_workload(
+        verdicts, {rule: path for rule, path in _WORKLOAD_RULES.items() if path.split(".")[-1] not in given}
+    )
+    if not verdicts.legal[0]:
+        raise IllegalConfig(verdicts.violations(0), "spec.baseline")
     _check_fits(problem, batch)
     return config
+
+
+def unchecked_baseline(problem: TuningProblem, given: Mapping[str, Any]) -> TrainingConfig:
+    """Return the given or the default baseline, and without either a configuration that is not split at all."""
+    if given:
+        return completed(problem, given)
+    try:
+        return default_baseline(problem)
+    except NotAccepted:
+        return completed(problem, {})
 
 
 def completed(problem: TuningProblem, given: Mapping[str, Any]) -> TrainingConfig:
@@ -56,7 +85,8 @@ def default_baseline(problem: TuningProblem) -> TrainingConfig:
     batch = ConfigBatch.of(candidates)
     verdicts = judge(problem, batch)
     if not verdicts.legal.any():
-        raise _no_legal(problem, verdicts)
+        _check_workload(verdicts, {**_WORKLOAD_RULES, **_PRECISION_RULES})
+        raise _no_legal(problem, batch, verdicts)
     legal = batch.take(verdicts.legal)
     verdict = fit(problem, estimate(problem, legal))
     if not verdict.fits.any():
@@ -105,12 +135,25 @@ def _check_fits(problem: TuningProblem, batch: ConfigBatch) -> None:
     raise DoesNotFit(f"spec.baseline: {verdict.message(0)}", items)
 
 
-def _no_legal(problem: TuningProblem, verdicts: Verdicts) -> InvalidInput:
-    broken = {name: finding.violated for name, finding in verdicts.findings.items() if finding.violated.any()}
-    others = [violated for name, violated in broken.items() if name != _BATCH_RULE]
-    if _BATCH_RULE in broken and not np.logical_or.reduce([np.zeros(verdicts.rows, dtype=bool), *others]).all():
-        remedy = f"no split of {problem.world_size} GPUs divides it: use a multiple of a power of two"
-        return NotAccepted("Illegal", [Problem("spec.workload.globalBatchSize", problem.global_batch_size, remedy)])
+def _check_workload(verdicts: Verdicts, rules: Mapping[str, str]) -> None:
+    """Raise `NotAccepted` naming the workload's field for every one of `rules` that all rows break."""
+    findings = [(path, verdicts.findings[name]) for name, path in rules.items() if name in verdicts.findings]
+    messages = [(path, finding.message(0)) for path, finding in findings if finding.violated.all()]
+    if messages:
+        raise NotAccepted("Illegal", [_workload_problem(path, message) for path, message in messages])
+
+
+def _workload_problem(path: str, message: str) -> Problem:
+    """A rule's message is field, value, colon, remedy."""
+    said, _, remedy = message.partition(": ")
+    return Problem(path, said.partition(" ")[2], remedy)
+
+
+def _no_legal(problem: TuningProblem, batch: ConfigBatch, verdicts: Verdicts) -> InvalidInput:
+    others = [finding.violated for name, finding in verdicts.findings.items() if name != BATCH_RULE]
+    only_batch = ~np.logical_or.reduce(others)
+    if only_batch.any():
+        return NotAccepted("Illegal", [batch_problem(problem, batch, only_batch)])
     ranked = sorted(verdicts.by_rule.items(), key=lambda item: (-item[1], item[0]))
     most = ", ".join(f"{rule} ({count})" for rule, count in ranked[:3])
     remedy = f"none of {verdicts.rows} usual configurations is legal; most broken: {most}: give a baseline"

@@ -17,6 +17,7 @@ from tunewright.domain.problem import Backend, Implementation, TuningProblem
 from tunewright.errors import InvalidInput, Problem
 
 CPU = "cpu"
+_LONGEST_MODEL_NAME = 63
 ConfigMapTexts = Mapping[tuple[str, str], str]
 """Contents of ConfigMap keys that a spec refers to, by name and key."""
 
@@ -50,6 +51,16 @@ class Findings:
             return read()
         except InvalidInput as error:
             self.add(reason, *(Problem(path, problem.value, problem.remedy) for problem in error.problems))
+            return None
+
+    def attempt_within(self, reason: str, path: str, read: Callable[[], _Result]) -> _Result | None:
+        """Do the same for a document at `path`: its own keys are named too."""
+        try:
+            return read()
+        except InvalidInput as error:
+            for problem in error.problems:
+                where = f"{path} ({problem.field})" if problem.field else path
+                self.add(reason, Problem(where, problem.value, problem.remedy))
             return None
 
     def raise_if_any(self) -> None:
@@ -109,7 +120,7 @@ def _model(
         remedy = "does not exist: create this ConfigMap with a Hugging Face config.json (on a laptop: use architecture)"
         findings.add("ReferenceNotFound", Problem(path, f"{where.name}/{where.key}", remedy))
         return None
-    return findings.attempt("Illegal", path, lambda: _from_huggingface(text, where.name))
+    return findings.attempt_within("Illegal", path, lambda: _from_huggingface(text, where.name))
 
 
 def _from_huggingface(text: str, name: str) -> ModelArchitecture:
@@ -117,9 +128,11 @@ def _from_huggingface(text: str, name: str) -> ModelArchitecture:
         document = json.loads(text)
     except ValueError as error:
         raise InvalidInput.of("", text[:60], f"is not JSON: {error}") from None
+    except RecursionError:
+        raise InvalidInput.of("", text[:60], "is nested too deeply: give a Hugging Face config.json") from None
     if not isinstance(document, dict):
         raise InvalidInput.of("", text[:60], "is not a JSON object")
-    return architecture_from_huggingface(document, name)
+    return architecture_from_huggingface(document, name[:_LONGEST_MODEL_NAME])
 
 
 def _network(spec: TuningRunSpec, catalog: Catalog, findings: Findings) -> Network | None:

@@ -68,11 +68,14 @@ def _exclusive_limits(result: Schema) -> None:
 
 
 def _map_schema(result: Schema, resolved: Mapping[str, Any], definitions: Mapping[str, Any]) -> None:
-    values = resolved.get("additionalProperties")
+    """Take the type of the values; what keys look like is said by a rule, for a structural schema cannot."""
+    patterned = list(resolved.get("patternProperties", {}).values())
+    values = patterned[0] if len(patterned) == 1 else resolved.get("additionalProperties")
     if not isinstance(values, Mapping):
         raise ValueError(f"an object needs properties or typed values: {resolved}")
     result["additionalProperties"] = _convert(values, definitions, inside_list=True)
-    result.pop("propertyNames", None)
+    for described in ("propertyNames", "patternProperties"):
+        result.pop(described, None)
     if "maxProperties" not in result:
         raise ValueError(f"a map needs max_length: {resolved}")
 

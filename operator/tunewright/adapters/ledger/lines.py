@@ -3,8 +3,11 @@
 import json
 from collections.abc import Iterable
 
-from tunewright.errors import InvalidInput, LedgerError
+from tunewright.errors import InvalidInput, LedgerError, shown_value
 from tunewright.planner.records import LEDGER_VERSION, Header, Record, parse_record, record_line
+
+LONGEST_LINE = 4 * 2**20
+"""Characters of one record at most: hundreds of times more than any that is written."""
 
 
 def encode_lines(records: Iterable[Record]) -> str:
@@ -27,6 +30,10 @@ def decode_lines(text: str, source: str) -> list[Record]:
 
 
 def _decode_line(line: str, where: str) -> Record:
+    if len(line) > LONGEST_LINE:
+        raise LedgerError(
+            f"{where}: longer than {LONGEST_LINE} characters; restore this line from a copy of the ledger"
+        )
     try:
         document = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -41,4 +48,6 @@ def _decode_line(line: str, where: str) -> Record:
 def _check_version(document: object, where: str) -> None:
     version = document.get("ledgerVersion", LEDGER_VERSION) if isinstance(document, dict) else LEDGER_VERSION
     if version != LEDGER_VERSION:
-        raise LedgerError(f"{where}: ledger version {version!r}, this build knows {LEDGER_VERSION}: upgrade tunewright")
+        raise LedgerError(
+            f"{where}: ledger version {shown_value(version)}, this build knows {LEDGER_VERSION}: upgrade tunewright"
+        )

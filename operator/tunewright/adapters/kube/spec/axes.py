@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, WithJsonSchema, create_model
 
-from tunewright.adapters.kube.spec.base import ATOMIC, SET
+from tunewright.adapters.kube.spec.base import ATOMIC, SET, unique_by
 from tunewright.domain.axes import AXES
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.domain.value import Value, camel_case
@@ -38,8 +38,8 @@ def _one(field: str) -> tuple[Any, Any]:
 
 def _many(field: str) -> tuple[Any, Any]:
     item = _MODULES if field == "recompute_modules" else _constrained(field)
-    values = Field(None, min_length=1, max_length=MAX_VALUES, json_schema_extra=SET)
-    return tuple[item, ...] | None, values  # type: ignore[valid-type]
+    several = Annotated[tuple[item, ...], Field(min_length=1, max_length=MAX_VALUES), unique_by()]  # type: ignore[valid-type]
+    return several | None, Field(None, json_schema_extra=SET)
 
 
 def _model(name: str, what: str, fields: dict[str, Any]) -> type[Value]:

@@ -1,18 +1,28 @@
 """What the search may do: sweep, explore, LLM, validation, budget. Read by `acceptance`."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from tunewright.adapters.kube.spec.axes import AxisName
-from tunewright.adapters.kube.spec.base import ATOMIC, Decimal, KeyRef, rule, validated
+from tunewright.adapters.kube.spec.base import (
+    ATOMIC,
+    Decimal,
+    KeyRef,
+    PositiveDecimal,
+    rule,
+    unique_by,
+    validated,
+)
 from tunewright.domain.value import Value
+
+_OWN_KEY = "apiBase needs apiKeySecretRef: the operator's own key is never sent to another endpoint"
 
 
 class ReferenceSpec(Value):
     """A published or remembered throughput that the results are compared with."""
 
-    tokens_per_second_per_gpu: Decimal
+    tokens_per_second_per_gpu: PositiveDecimal
     precision: str = Field("", max_length=32)
     source: str = Field("", max_length=200)
 
@@ -26,8 +36,11 @@ class MemoryModelSpec(Value):
 class SweepSpec(Value):
     """The first phase."""
 
-    axes: tuple[AxisName, ...] = Field(
-        (), max_length=32, description="Order of the axes; empty: by expected effect.", json_schema_extra=ATOMIC
+    axes: Annotated[tuple[AxisName, ...], Field(max_length=32), unique_by()] = Field(
+        (),
+        description="Order of the axes; empty: by expected effect.",
+        json_schema_extra=ATOMIC
+        | validated(rule("self.all(axis, self.exists_one(other, other == axis))", message="an axis is given twice")),
     )
 
 
@@ -54,7 +67,7 @@ class LLMSpec(Value):
         json_schema_extra=validated(
             rule(
                 "!has(self.apiBase) || has(self.apiKeySecretRef)",
-                message="apiBase needs apiKeySecretRef: the operator's own key is never sent to another endpoint",
+                message=_OWN_KEY,
             )
         )
     )
@@ -64,6 +77,12 @@ class LLMSpec(Value):
     timeout_seconds: int = Field(60, ge=1, le=3600)
     max_output_tokens: int = Field(4096, ge=16, le=131_072)
     price: PriceSpec | None = None
+
+    @model_validator(mode="after")
+    def _brings_its_key(self) -> "LLMSpec":
+        if self.api_base is not None and self.api_key_secret_ref is None:
+            raise ValueError(_OWN_KEY)
+        return self
 
     def connection(self) -> dict[str, Any]:
         """Return what the advisor's connection is made from, without its key."""
@@ -93,7 +112,7 @@ class BudgetSpec(Value):
 
     max_trials: int = Field(30, ge=1, le=5000, description="Profile trials; validations are counted by topK.")
     max_failed_trials: int = Field(5, ge=0, le=5000, description="Faults of the place, not of the configuration.")
-    max_gpu_hours: Decimal | None = None
+    max_gpu_hours: PositiveDecimal | None = None
     max_duration_seconds: int | None = Field(None, ge=1, le=31_536_000, description="Without queueing.")
     max_llm_calls: int = Field(20, ge=0, le=100_000)
     max_llm_tokens: int = Field(500_000, ge=0, le=2_000_000_000)

@@ -116,4 +116,4 @@ def read_tuning_run(document: object) -> TuningRun:
     """Validate a document; raise `InvalidInput` naming every wrong field by its path in the file."""
     if not isinstance(document, Mapping):
         raise InvalidInput.of("", document, "is not a TuningRun: the file must hold one YAML mapping")
-    return TuningRun.parse({key: value for key, value in document.items() if key != "status"})
+    return TuningRun.parse_strictly({key: value for key, value in document.items() if key != "status"})
