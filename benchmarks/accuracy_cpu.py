@@ -4,9 +4,9 @@
 
 Ranks are processes that meet over gloo. Profile and measurement of a layout follow each other, and all layouts are
 gone through several times, so that what else the machine does reaches both alike. Medians are compared; the spread is
-half the interquartile range of all measured steps over their median. Rank, correlation and the cost of the first choice are
-taken within each model and world size, since a search compares nothing else. `make accuracy-cpu` runs it; how to read
-it: docs/guides/accuracy-cpu.md.
+half the interquartile range of all measured steps over their median. Rank, correlation and the cost of the first
+choice are taken within each model and world size, since a search compares nothing else. `make accuracy-cpu` runs it;
+how to read it: docs/guides/accuracy-cpu.md.
 """
 
 import argparse

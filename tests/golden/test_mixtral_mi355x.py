@@ -16,7 +16,7 @@ from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.performance.step import estimate
 from tunewright.performance.uncertainty import interval_half_width
-from tunewright.planner.settings import PlannerSettings
+from tunewright.planner.settings import PlannerSettings, ValidationSettings
 from tunewright.search.space import build_space
 
 PUBLISHED_BF16, PUBLISHED_FP8 = 3534, 4402
@@ -71,7 +71,7 @@ def test_the_published_bf16_row_is_within_8_percent_of_a_plausible_setting() -> 
 def test_the_published_fp8_figure_lies_in_the_interval_of_the_best_configuration(nodes: int) -> None:
     problem = a_problem(nodes, 512, "fp8")
     baseline = TrainingConfig.parse({"pipeline_parallel_size": 4, "expert_parallel_size": 8, "precision": "fp8"})
-    space = build_space(problem, PlannerSettings(baseline=baseline))
+    space = build_space(problem, PlannerSettings(baseline=baseline, validation=ValidationSettings(nodes=nodes)))
     best = int(space.ranking[0])
     estimated = float(space.tokens_per_second_per_gpu[best])
     width = float(np.exp(interval_half_width(problem, space.batch.take([best]))[0]))

@@ -18,6 +18,9 @@ from tunewright_trial.timing import median_timing, repetitions, synchronize, tim
 
 Operation = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-receive"]
 GRADIENT_BYTES = 4
+AVERAGED = 4
+WORK_SIZE = 256
+"""A product of this size takes a core about a millisecond: as much as lies between two collectives of a small layer."""
 MOST_BYTES = 2**28
 """Larger buffers are bound by bandwidth alone: their time is proportional."""
 
@@ -164,11 +167,27 @@ def _time(
     synchronize(device)
     once, _ = time_call(device, run)
     count = _agreed(repetitions(steps, once, 0.1, 10), device)
-    samples = [time_call(device, run)[0] for _ in range(count)]
+    samples = [_sample(device, run) for _ in range(count)]
     pair = message.operation == "send-receive"
     return CollectiveTiming(
         operation=message.operation, ranks=2 if pair else ranks, bytes=elements * 4, timing=median_timing(samples)
     )
+
+
+def _sample(device: torch.device, run: Callable[[], Any]) -> float:
+    """Return the seconds of one collective, as the candidate will find it.
+
+    On GPUs the device's queue decides when a collective begins. Ranks on CPUs share cores and reach it when they had
+    their turn: there it is timed after some work, and averaged, since a job pays for long waits as well.
+    """
+    if device.type == "cuda":
+        return time_call(device, run)[0]
+    work = torch.ones((WORK_SIZE, WORK_SIZE))
+    seconds = 0.0
+    for _ in range(AVERAGED):
+        work @ work
+        seconds += time_call(device, run)[0]
+    return seconds / AVERAGED
 
 
 def _agreed(count: int, device: torch.device) -> int:

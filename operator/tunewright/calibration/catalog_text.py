@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tunewright.calibration.measured_row import MeasuredRow
 from tunewright.domain.hardware import Calibration
+from tunewright.performance.uncertainty import kind
 
 _BLOCK = re.compile(r"^calibration:\n(?:  .*\n)+", re.MULTILINE)
 _SOURCE = re.compile(r'^  calibration: ".*"$', re.MULTILINE)
@@ -13,8 +14,21 @@ _SOURCE = re.compile(r'^  calibration: ".*"$', re.MULTILINE)
 
 def calibration_block(calibration: Calibration) -> str:
     """Return the lines of the `calibration` field."""
-    lines = (f"  {name}: {_number(value)}" for name, value in calibration.model_dump(by_alias=True).items())
+    document = calibration.model_dump(by_alias=True)
+    measured = ", ".join(document.pop("measured"))
+    lines = [f"  {name}: {_number(value)}" for name, value in document.items()] + [f"  measured: [{measured}]"]
     return "calibration:\n" + "".join(f"{line}\n" for line in lines)
+
+
+def measured_kinds(rows: Sequence[MeasuredRow]) -> tuple[str, ...]:
+    """Return the kinds of rows that a fit has seen, sorted: what an interval need not be widened for."""
+    found = set()
+    for row in rows:
+        found.add(kind(row.family))
+        if row.config.precision in ("fp8", "mxfp8"):
+            found.add(kind(row.family, eight_bit=True))
+        found.add(kind(row.family, nodes=row.problem.cluster.nodes))
+    return tuple(sorted(found))
 
 
 def source_line(rows: Sequence[MeasuredRow]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import RenderableType
 from rich.table import Table
 
-from tunewright.calibration.catalog_text import calibration_block, source_line, with_calibration
+from tunewright.calibration.catalog_text import calibration_block, measured_kinds, source_line, with_calibration
 from tunewright.calibration.fitting import Measurements, fit_point
 from tunewright.calibration.measured_row import MeasuredRow
 from tunewright.calibration.parameters import calibration_of
@@ -75,7 +75,7 @@ def _fit(name: str, rows: Sequence[MeasuredRow], left_out: str) -> Fitted:
     measurements = Measurements(rows)
     base = rows[0].problem.cluster.accelerator.calibration
     point = fit_point(measurements, base)
-    calibration = calibration_of(point, base)
+    calibration = calibration_of(point, base).model_copy(update={"measured": measured_kinds(rows)})
     errors = np.abs(np.expm1(measurements.residuals(calibration)))
     unseen = leave_out(measurements, point, left_out) if left_out else []
     return Fitted(name, rows, calibration, Errors.of(errors.tolist()), unseen)

@@ -90,7 +90,8 @@ class Device:
     ) -> FloatArray:
         """Return the time of `groups` products rows×depth by depth×columns, one launch.
 
-        `cast` multiplies the cost of casting operands to 8 bits. `wide` keeps bf16 (or fp32) operands where the row's precision has 8 bits.
+        `cast` multiplies the cost of casting operands to 8 bits. `wide` keeps bf16 (or fp32) operands where the row's
+        precision has 8 bits.
         """
         rate = self.wide_matmul_rate if wide else self.matmul_rate
         speed = self._shape_speed(rows, columns, depth, groups)

@@ -30,6 +30,9 @@ _EXPERT_OVERLAP = 0.8
 _MAX_ELEMENTS = 1_000_000
 """Rows times ranks times chunks at once: 8 MB for each array of the pipeline."""
 
+_FEW_CHUNKS = 2
+"""Chunks of a rank in every schedule but interleaving."""
+
 _ONCE_PER_STEP = ("gradientReduction", "parameterGather", "optimizer", "hostOverhead")
 
 
@@ -92,13 +95,14 @@ def default_overlap(problem: TuningProblem, software: Software) -> OverlapShares
 
 
 def _row_chunks(batch: ConfigBatch) -> Iterator[IntArray]:
-    """Yield rows of equal pipeline depth together: arrays are as wide as the deepest pipeline of a chunk."""
-    widest = int(batch.virtual_pipeline_parallel_size.max(initial=1))
-    for ranks in np.unique(batch.pipeline_parallel_size):
-        rows = np.flatnonzero(batch.pipeline_parallel_size == ranks)
+    """Yield rows of equal pipeline depth, with few or with many chunks a rank: arrays are as wide as the largest."""
+    ranks, chunks = batch.pipeline_parallel_size, batch.virtual_pipeline_parallel_size
+    many = chunks > _FEW_CHUNKS
+    for key in np.unique(ranks * 2 + many):
+        rows = np.flatnonzero(ranks * 2 + many == key)
         # Rows that are simulated together stay together.
-        rows = rows[np.lexsort((batch.virtual_pipeline_parallel_size[rows], batch.columns["pipeline_schedule"][rows]))]
-        size = max(1, _MAX_ELEMENTS // (int(ranks) * widest))
+        rows = rows[np.lexsort((chunks[rows], batch.columns["pipeline_schedule"][rows]))]
+        size = max(1, _MAX_ELEMENTS // (int(key // 2) * int(chunks[rows].max())))
         yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
 

@@ -18,7 +18,8 @@ def seconds(problem: TuningProblem, software: Software, **config: object) -> flo
 def test_graphs_take_the_host_out_of_small_layers_only() -> None:
     small, large = a_problem(**SMALL), a_problem()
     launched, captured = (
-        estimate(small, a_batch({"tensor_parallel_size": 4}), software=Software(captured_graphs=on)) for on in (False, True)
+        estimate(small, a_batch({"tensor_parallel_size": 4}), software=Software(captured_graphs=on))
+        for on in (False, True)
     )
     assert captured.parts["computeForward"][0] < 0.8 * launched.parts["computeForward"][0]
     assert seconds(large, Software(captured_graphs=True)) == pytest.approx(seconds(large, Software()), rel=0.02)
@@ -55,8 +56,8 @@ def test_transfers_that_ranks_wait_for_cost_most_under_interleaving() -> None:
 def test_without_sequence_parallel_norms_are_repeated_and_nothing_is_gathered_twice() -> None:
     problem = a_problem()
     step = [
-        estimate(problem, a_batch({"tensor_parallel_size": 8}), software=Software(sequence_parallel=on, captured_graphs=True))
-        for on in (True, False)
+        estimate(problem, a_batch({"tensor_parallel_size": 8}), software=stack)
+        for stack in (Software(captured_graphs=True), Software(captured_graphs=True, sequence_parallel=False))
     ]
     assert step[1].parts["tensorCommunication"][0] < step[0].parts["tensorCommunication"][0]
     assert step[1].parts["computeForward"][0] > step[0].parts["computeForward"][0]
