@@ -27,9 +27,8 @@ from tunewright.domain.hardware import Accelerator, Cluster
 from tunewright.domain.model_architecture import MixtureOfExperts, ModelArchitecture
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
-from tunewright.engine.requests import config_digest
 from tunewright.performance.projection import project
-from tunewright.trial_protocol.identity import TrialIdentity, TrialKind
+from tunewright.trial_protocol.identity import TrialIdentity, TrialKind, config_digest
 from tunewright.trial_protocol.report import TrialReport
 from tunewright.trial_protocol.request import ExpectedDevice, TrialRequest
 

@@ -117,6 +117,29 @@ REFUSED = {
         a_tuning_run(trial={"env": [{"name": "A"}]}),
         ["spec.trial.env[0]", "exactly one of value and secretKeyRef"],
     ),
+    "nothing": (a_tuning_run(budget={"maxGPUHours": "0.0"}), ["spec.budget.maxGPUHours", "at least 0.000001"]),
+    "whole-nothing": (a_tuning_run(budget={"maxGPUHours": 0}), ["spec.budget.maxGPUHours", "equal to 1"]),
+    "own-variable": (
+        a_tuning_run(trial={"env": [{"name": "TUNEWRIGHT_REQUEST_JSON", "value": "{}"}]}),
+        ["spec.trial.env[0]", "trial program's own"],
+    ),
+    "own-volume": (
+        a_tuning_run(trial={"volumes": [{"name": "scratch", "claimName": "c", "mountPath": "/data"}]}),
+        ["spec.trial.volumes[0]", "choose another name and path"],
+    ),
+    "path-twice": (
+        a_tuning_run(trial={"volumes": [{"name": name, "claimName": "c", "mountPath": "/x"} for name in "ab"]}),
+        ["spec.trial.volumes", "a mountPath is given twice"],
+    ),
+    "axis-twice": (a_tuning_run(sweep={"axes": ["precision", "precision"]}), ["spec.sweep.axes", "given twice"]),
+    "selector": (a_tuning_run(pod={"nodeSelector": {"bad key": "x"}}), ["spec.pod.nodeSelector", "label names"]),
+    "resource": (a_tuning_run(trial={"resources": {"limits": {"gpu": "8"}}}), ["spec.trial.resources", "keys are cpu"]),
+    "foreign-resource": (
+        a_tuning_run(pod={"resourceName": "kubernetes.io/gpu"}),
+        ["spec.pod.resourceName", "Kubernetes' own"],
+    ),
+    "toleration": (a_tuning_run(pod={"tolerations": [{"value": "x"}]}), ["spec.pod.tolerations[0]", "must be Exists"]),
+    "group": (a_tuning_run(pod={"supplementalGroups": [-1]}), ["spec.pod.supplementalGroups", "equal to 0"]),
     "float": (a_tuning_run(budget={"maxGPUHours": 0.5}), ["spec.budget.maxGPUHours"]),
 }
 

@@ -78,7 +78,7 @@ def test_what_is_not_stated_takes_the_launchers_default_and_says_so() -> None:
 
 
 def test_unstated_recomputation_is_the_least_that_fits() -> None:
-    row = used(recompute="", gpu="A100-80GB", mbs="16", gbs="256", tp="1")
+    row = used(recompute="", gpu="A100-80GB", mbs="2", gbs="64", tp="1")
     assert row.config.recompute_granularity != "none"
     assert any("least that fits" in note for note in row.notes)
 

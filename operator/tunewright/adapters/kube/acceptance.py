@@ -18,7 +18,7 @@ from tunewright.adapters.kube.problem_reader import (
     read_problem,
 )
 from tunewright.adapters.kube.settings_reader import given_fields, naming_spec_fields, planner_settings
-from tunewright.adapters.kube.spec.search import LLMSpec
+from tunewright.adapters.kube.spec.search import OWN_KEY, LLMSpec
 from tunewright.adapters.kube.spec.tuning_run import TuningRun, TuningRunSpec, read_tuning_run
 from tunewright.domain.axes import AxisValue, axis_named
 from tunewright.domain.catalog_loader import Catalog
@@ -135,7 +135,9 @@ def _check_cross_fields(spec: TuningRunSpec, findings: Findings) -> None:
 
 
 def _check_llm(spec: TuningRunSpec, findings: Findings) -> None:
-    """A cost can only be reserved where the price is known."""
+    """An endpoint of the user's needs a key of the user's; a cost can only be reserved where the price is known."""
+    if spec.llm is not None and spec.llm.api_base is not None and spec.llm.api_key_secret_ref is None:
+        findings.add("Illegal", Problem("spec.llm", spec.llm.api_base, OWN_KEY))
     limit = spec.budget.max_llm_cost_usd
     if spec.llm is not None and limit is not None and spec.llm.price is None:
         remedy = "needs spec.llm.price, or calls could not be reserved before they are made: give the endpoint's prices"

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from tunewright.adapters.kube.spec.axes import AxisName
 from tunewright.adapters.kube.spec.base import (
@@ -16,7 +16,7 @@ from tunewright.adapters.kube.spec.base import (
 )
 from tunewright.domain.value import Value
 
-_OWN_KEY = "apiBase needs apiKeySecretRef: the operator's own key is never sent to another endpoint"
+OWN_KEY = "apiBase needs apiKeySecretRef: the operator's own key is never sent to another endpoint"
 
 
 class ReferenceSpec(Value):
@@ -67,7 +67,7 @@ class LLMSpec(Value):
         json_schema_extra=validated(
             rule(
                 "!has(self.apiBase) || has(self.apiKeySecretRef)",
-                message=_OWN_KEY,
+                message=OWN_KEY,
             )
         )
     )
@@ -77,12 +77,6 @@ class LLMSpec(Value):
     timeout_seconds: int = Field(60, ge=1, le=3600)
     max_output_tokens: int = Field(4096, ge=16, le=131_072)
     price: PriceSpec | None = None
-
-    @model_validator(mode="after")
-    def _brings_its_key(self) -> "LLMSpec":
-        if self.api_base is not None and self.api_key_secret_ref is None:
-            raise ValueError(_OWN_KEY)
-        return self
 
     def connection(self) -> dict[str, Any]:
         """Return what the advisor's connection is made from, without its key."""
