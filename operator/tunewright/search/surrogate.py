@@ -84,10 +84,12 @@ class Surrogate:
     def propose(self, candidates: BoolArray, pending: Sequence[int], count: int) -> list[Scored]:
         """Choose up to `count` rows among `candidates`, each as if the earlier ones had met their prediction.
 
-        Rows of one profile group answer for each other, so only one of a group is chosen. `pending` rows have trials
-        under way.
+        Rows of one profile group answer for each other, so only one of a group is chosen, and none of a group of
+        `pending` rows, which have trials under way.
         """
-        rows = self._space.ranking[candidates[self._space.ranking]][:MOST_CANDIDATES]
+        groups = self._space.key_index
+        is_open = candidates & ~np.isin(groups, groups[np.array(pending, dtype=np.int64)])
+        rows = self._space.ranking[is_open[self._space.ranking]][:MOST_CANDIDATES]
         believer = self._believing(np.array(pending, dtype=np.int64))
         chosen: list[Scored] = []
         while len(chosen) < count and len(rows):
@@ -107,6 +109,7 @@ class Surrogate:
         other.__dict__.update(self.__dict__)
         other._rows = np.concatenate([self._rows, rows])
         other._residuals = np.concatenate([self._residuals, mean])
+        other._best = max(self._best, float((self._logs[rows] + mean).max()))  # what is believed is to be beaten too
         other._process = _process(
             self._features[other._rows], other._residuals, self._process.signal, self._process.length
         )

@@ -194,5 +194,5 @@ class TestForeignReports:
 
 def test_the_first_bad_change_does_not_depend_on_the_order_in_which_they_were_written() -> None:
     for changes in ({"pp": "x", "mbs": "y"}, {"mbs": "y", "pp": "x"}):
-        with pytest.raises(InvalidInput, match="micro_batch_size"):
+        with pytest.raises(InvalidInput, match="microBatchSize"):
             read_changes(changes)
