@@ -23,9 +23,7 @@ class Calibration(Value):
     hbm_bandwidth: float = Field(1.0, gt=0, le=3, description="Streaming kernels over hbmEfficiency.")
     scale_up_bandwidth: float = Field(1.0, gt=0, le=3, description="Collectives in the node over scaleUpEfficiency.")
     scale_out_bandwidth: float = Field(1.0, gt=0, le=3, description="Collectives between nodes over the network's.")
-    measured: tuple[str, ...] = Field(
-        (), description="Kinds of rows that the fit has seen."
-    )
+    measured: tuple[str, ...] = Field((), description="Kinds of rows that the fit has seen.")
     interval_dense: float = Field(0.15, gt=0, description="Half width of the 80 % interval of log step time, dense.")
     interval_moe: float = Field(0.20, gt=0, description="The same for models with experts.")
 

@@ -16,7 +16,7 @@ def seconds(problem: TuningProblem, software: Software, **config: object) -> flo
 
 
 def test_graphs_take_the_host_out_of_small_layers_only() -> None:
-    small, large = a_problem(**SMALL), a_problem()
+    small, large = a_problem(None, **SMALL), a_problem()
     launched, captured = (
         estimate(small, a_batch({"tensor_parallel_size": 4}), software=Software(captured_graphs=on))
         for on in (False, True)
@@ -26,7 +26,7 @@ def test_graphs_take_the_host_out_of_small_layers_only() -> None:
 
 
 def test_a_layer_is_never_faster_than_the_host_launches_it() -> None:
-    problem = a_problem(**SMALL)
+    problem = a_problem(None, **SMALL)
     host = problem.cluster.accelerator.calibration.host_seconds_per_layer
     assert seconds(problem, Software()) > problem.model.num_layers * host * 2.5
 
@@ -77,7 +77,8 @@ def test_block_scales_cost_host_time_for_each_local_expert() -> None:
 
 
 def test_intervals_are_wider_where_less_was_measured() -> None:
-    plain, rare = {}, {"pipeline_parallel_size": 4, "pipeline_schedule": "zero-bubble-h1"}
+    plain: dict[str, object] = {}
+    rare = {"pipeline_parallel_size": 4, "pipeline_schedule": "zero-bubble-h1"}
     widths = interval_half_width(a_problem(), a_batch(plain, rare))
     assert widths[1] > widths[0] > 0
     assert interval_half_width(a_problem(a_moe_model()), a_batch(plain))[0] > widths[0]
