@@ -43,7 +43,7 @@ def _stage_peaks(layout: Layout, rank: int, own_peak: int, device: torch.device)
     """Return the highest peak of each pipeline stage's ranks."""
     peaks = [0.0] * layout.pipeline
     peaks[rank // layout.stage_ranks] = float(own_peak)
-    print(f"rank {rank} peak memory {own_peak} bytes", file=sys.stderr, flush=True)
+    _say(f"rank {rank} peak memory {own_peak} bytes")
     return [int(peak) for peak in _highest(peaks, device)]
 
 
@@ -57,10 +57,16 @@ def _step(training: Training, number: int, place: Place) -> tuple[float, float]:
     loss /= training.layout.stage_ranks
     if place.rank == 0:
         line = f"step {number} loss {loss:.7f} gradient norm {math.sqrt(squares):.7f} seconds {slowest:.6f}"
-        print(line, file=sys.stderr, flush=True)
+        _say(line)
     if not math.isfinite(loss):
         raise TrialFailure("NaNLoss", f"the loss of step {number} is {loss}")
     return slowest, loss
+
+
+def _say(line: str) -> None:
+    """Write one line to the log in one piece: all ranks write there."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def _highest(values: list[float], device: torch.device) -> list[float]:

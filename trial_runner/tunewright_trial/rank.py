@@ -40,6 +40,6 @@ def _run(request: TrialRequest, place: Place, supervisor: Connection) -> str:
     facts = facts_of(device)
     supervisor.send(("device", json.dumps(facts.to_json())))
     if place.local_rank == 0:
-        print("\n".join([repr(facts), *environment_lines(os.environ)]), file=sys.stderr, flush=True)
+        sys.stderr.write("\n".join([repr(facts), *environment_lines(os.environ), ""]))
     outcome = measure if request.identity.kind == "measure" else profile
     return json.dumps(outcome(request, place, device).to_json())

@@ -123,8 +123,8 @@ def test_a_measurement_counts_steps_after_the_warm_up(tmp_path: Path) -> None:
     assert measured.stage_peak_bytes == (measured.peak_memory_bytes,)
 
 
-HUGE = DENSE.model_copy(update={"hidden_size": 2**19, "ffn_hidden_size": 2**20})
-"""Its MLP has matrices of two tebibytes."""
+HUGE = DENSE.model_copy(update={"hidden_size": 2**18, "ffn_hidden_size": 2**20})
+"""Its MLP has matrices of one tebibyte each."""
 WRONG_DEVICE = ExpectedDevice(preset="mi355x", vendor="amd", architecture="no-such", count=1)
 
 
