@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tunewright.domain.config_batch import ConfigBatch
+from tunewright.domain.schedule.operation import BACKWARD, FORWARD, WEIGHT
+from tunewright.domain.schedule.orders import rank_orders, splits_backward
 from tunewright.domain.training_config import PipelineSchedule, TrainingConfig
 from tunewright.memory.constants import MemoryConstants
 from tunewright.memory.in_flight import in_flight
-from tunewright.performance.pipeline.operation import BACKWARD, FORWARD, WEIGHT
-from tunewright.performance.pipeline.orders import rank_orders, splits_backward
 
 SHARE = MemoryConstants().weight_gradient_share
 

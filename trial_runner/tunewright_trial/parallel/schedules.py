@@ -11,9 +11,9 @@ from torch.distributed import pipelining
 from torch.distributed.pipelining.schedules import _Action, _ComputationType, _PipelineScheduleRuntime
 
 from tunewright.domain.pipeline_layout import virtual_stage
+from tunewright.domain.schedule.operation import BACKWARD, FORWARD, WEIGHT
+from tunewright.domain.schedule.orders import rank_orders
 from tunewright.domain.training_config import V_SHAPED_SCHEDULES, TrainingConfig
-from tunewright.performance.pipeline.operation import BACKWARD, FORWARD, WEIGHT
-from tunewright.performance.pipeline.orders import rank_orders
 from tunewright_trial.failures import unsupported
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.model_chunk import ModelChunk

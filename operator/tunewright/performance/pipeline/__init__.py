@@ -1,1 +1,1 @@
-"""Pipeline schedules: the order of operations on each rank, and the time that this order takes."""
+"""The time that a schedule takes: its operations as a graph, and the longest path through it for many rows at once."""

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from tunewright.domain.config_batch import IntArray
 from tunewright.domain.pipeline_layout import virtual_stage
+from tunewright.domain.schedule.operation import BACKWARD, FORWARD, WEIGHT, Operation, RankOrders
+from tunewright.domain.schedule.orders import rank_orders
 from tunewright.domain.training_config import V_SHAPED_SCHEDULES, PipelineSchedule
-from tunewright.performance.pipeline.operation import BACKWARD, FORWARD, WEIGHT, Operation, RankOrders
-from tunewright.performance.pipeline.orders import rank_orders
 
 
 @dataclass(frozen=True, eq=False)

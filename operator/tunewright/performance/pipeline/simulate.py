@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunewright.domain.config_batch import BoolArray, ConfigBatch, FloatArray, IntArray
+from tunewright.domain.schedule.orders import splits_backward
 from tunewright.domain.training_config import PIPELINE_SCHEDULES, V_SHAPED_SCHEDULES, PipelineSchedule
 from tunewright.performance.pipeline.graph import Graph, graph_of
-from tunewright.performance.pipeline.orders import splits_backward
 
 PERIODS_SIMULATED = 4
 """Micro batches that are simulated at most, in units of P, but for the remainder of M divided by P."""

@@ -9,9 +9,9 @@ interleaving, Qi et al. 2024 (2401.10241) for zero bubble.
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from tunewright.domain.schedule import v_shaped
+from tunewright.domain.schedule.operation import BACKWARD, FORWARD, WEIGHT, Operation, RankOrders
 from tunewright.domain.training_config import PipelineSchedule
-from tunewright.performance.pipeline import v_shaped
-from tunewright.performance.pipeline.operation import BACKWARD, FORWARD, WEIGHT, Operation, RankOrders
 
 _SPLIT = frozenset({"zero-bubble-h1", "zero-bubble-h2", "zero-bubble-v", "v-half", "v-min"})
 

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
+from tunewright.domain.schedule.operation import BACKWARD, FORWARD, WEIGHT, Operation
+from tunewright.domain.schedule.orders import rank_orders, splits_backward
+from tunewright.domain.schedule.v_shaped import PERIOD, V_HALF_HOPS, V_MIN_HOPS, building_block
 from tunewright.domain.training_config import PIPELINE_SCHEDULES, PipelineSchedule
 from tunewright.performance.pipeline.graph import graph_of
-from tunewright.performance.pipeline.operation import BACKWARD, FORWARD, WEIGHT, Operation
-from tunewright.performance.pipeline.orders import rank_orders, splits_backward
-from tunewright.performance.pipeline.v_shaped import PERIOD, V_HALF_HOPS, V_MIN_HOPS, building_block
 
 CHUNKS: dict[PipelineSchedule, int] = {"interleaved-1f1b": 3, "zero-bubble-v": 2, "v-half": 2, "v-min": 2}
 

@@ -8,7 +8,7 @@ and the sum of the offsets sets the memory, P/2 and P/3 of 1F1B's. A weight grad
 from collections.abc import Iterator
 from itertools import product
 
-from tunewright.performance.pipeline.operation import BACKWARD, FORWARD, WEIGHT, Operation, RankOrders
+from tunewright.domain.schedule.operation import BACKWARD, FORWARD, WEIGHT, Operation, RankOrders
 
 PERIOD = 6
 """Unit operations of one micro batch on one rank: forward, backward and weight gradient of two chunks."""

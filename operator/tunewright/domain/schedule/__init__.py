@@ -1,0 +1,1 @@
+"""Pipeline schedules as orders of operations: what launchers run, projections simulate and trials execute."""
