@@ -7,10 +7,10 @@ import pytest
 
 from tests.unit.memory.examples import ACCELERATORS, MODELS, problem
 from tunewright.domain.config_batch import ConfigBatch
+from tunewright.domain.parameter_placement import place_parameters
 from tunewright.domain.pipeline_layout import StageTable
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.memory import estimate
-from tunewright.memory.placement import place_parameters
 
 TABLES = Path(__file__).parent / "tables"
 

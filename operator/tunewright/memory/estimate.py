@@ -13,6 +13,7 @@ import numpy as np
 
 from tunewright.domain.config_batch import BoolArray, ConfigBatch, FloatArray, IntArray
 from tunewright.domain.degrees import Degrees
+from tunewright.domain.parameter_placement import on_rank, padded_vocabulary
 from tunewright.domain.pipeline_layout import StageTable
 from tunewright.domain.problem import TuningProblem
 from tunewright.memory.activations import activations, saved_bytes
@@ -21,7 +22,6 @@ from tunewright.memory.communication import dispatch_bytes
 from tunewright.memory.constants import MemoryConstants, constants_for
 from tunewright.memory.in_flight import in_flight
 from tunewright.memory.logits import is_eager, logits_bytes
-from tunewright.memory.placement import on_rank, padded_vocabulary
 from tunewright.memory.saved_bytes import total
 from tunewright.memory.software import DEFAULT, Software
 from tunewright.memory.states import states

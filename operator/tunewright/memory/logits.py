@@ -11,10 +11,10 @@ import numpy as np
 
 from tunewright.domain.config_batch import ConfigBatch, FloatArray
 from tunewright.domain.degrees import Degrees
+from tunewright.domain.parameter_placement import padded_vocabulary
 from tunewright.domain.problem import TuningProblem
 from tunewright.memory.constants import MemoryConstants
 from tunewright.memory.in_flight import waiting_logit_gradients
-from tunewright.memory.placement import padded_vocabulary
 from tunewright.memory.software import DEFAULT, Software
 
 

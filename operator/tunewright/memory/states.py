@@ -15,11 +15,11 @@ import numpy as np
 from tunewright.domain.config_batch import BoolArray, ConfigBatch, FloatArray
 from tunewright.domain.degrees import Degrees
 from tunewright.domain.hardware import Accelerator
+from tunewright.domain.parameter_placement import PlacedParameters, place_parameters
 from tunewright.domain.pipeline_layout import StageTable
 from tunewright.domain.problem import TuningProblem
 from tunewright.memory.constants import MemoryConstants
 from tunewright.memory.logits import is_eager
-from tunewright.memory.placement import PlacedParameters, place_parameters
 from tunewright.memory.software import Software
 
 TRANSPOSE_FREE_ARCHITECTURES = ("sm_10", "sm_11", "sm_12")

@@ -10,7 +10,7 @@ import numpy as np
 
 from tunewright.domain.config_batch import ConfigBatch, FloatArray
 from tunewright.domain.degrees import Degrees
-from tunewright.domain.parameters import ParameterCounts
+from tunewright.domain.parameter_placement import PlacedParameters, place_parameters
 from tunewright.domain.pipeline_layout import StageTable
 from tunewright.domain.problem import TuningProblem
 from tunewright.performance.collectives import Collectives
@@ -23,31 +23,6 @@ GRADIENT_BYTES = 4.0
 PARAMETER_BYTES = 2.0
 SHARDED_GRADIENT_BYTES = 2.0
 """FSDP2 reduces in bf16 here: its default when parameters are bf16."""
-
-
-@dataclass(frozen=True, eq=False)
-class RankParameters:
-    """Parameters that one pipeline rank holds, shape (rows, ranks): shared by data ranks, and routed experts."""
-
-    shared: FloatArray
-    routed: FloatArray
-
-    @classmethod
-    def of(cls, problem: TuningProblem, batch: ConfigBatch, table: StageTable) -> "RankParameters":
-        """Count the parameters of every pipeline rank after the tensor and expert split."""
-        counts = ParameterCounts.of(problem.model)
-        dense, moe = table.per_rank()
-        tensor = batch.tensor_parallel_size[:, None].astype(np.float64)
-        shared = dense * (counts.dense_layer.replicated + counts.dense_layer.tensor_split / tensor)
-        shared = shared + moe * (counts.moe_layer.replicated + counts.moe_layer.tensor_split / tensor)
-        rank = np.arange(table.max_ranks)[None, :]
-        head = table.head_rank()[:, None]
-        shared = shared + (rank == 0) * (counts.embedding / tensor + counts.position_embedding)
-        output = counts.head if counts.head else counts.embedding * (head > 0)
-        shared = shared + (rank == head) * (output / tensor + counts.final_norm)
-        split = batch.expert_parallel_size * batch.expert_tensor_parallel_size
-        routed = moe * counts.moe_layer.expert_parameters_total / split[:, None]
-        return cls(shared=shared, routed=routed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +40,7 @@ def data_seconds(
     problem: TuningProblem, batch: ConfigBatch, table: StageTable, groups: Groups, collectives: Collectives
 ) -> DataSeconds:
     """Return the data-parallel work of the widest pipeline rank of every row."""
-    parameters = RankParameters.of(problem, batch, table)
-    shared, routed = _widest(parameters)
+    shared, routed = _widest(place_parameters(problem, batch, table))
     distributed, sharded = batch.is_("optimizer", "distributed"), batch.is_("optimizer", "fsdp2")
     width = np.where(batch.is_("precision", "fp32"), 4.0, PARAMETER_BYTES)
     gradient = np.where(sharded, np.where(width > PARAMETER_BYTES, width, SHARDED_GRADIENT_BYTES), GRADIENT_BYTES)
@@ -86,10 +60,11 @@ def data_seconds(
     )
 
 
-def _widest(parameters: RankParameters) -> tuple[FloatArray, FloatArray]:
-    rank = (parameters.shared + parameters.routed).argmax(axis=1)[:, None]
-    shared = np.take_along_axis(parameters.shared, rank, axis=1)[:, 0]
-    routed = np.take_along_axis(parameters.routed, rank, axis=1)[:, 0]
+def _widest(placed: PlacedParameters) -> tuple[FloatArray, FloatArray]:
+    """Return what data ranks share and the routed experts, on the pipeline rank that holds most of both."""
+    rank = (placed.dense + placed.experts).argmax(axis=1)[:, None]
+    shared = np.take_along_axis(placed.dense, rank, axis=1)[:, 0]
+    routed = np.take_along_axis(placed.experts, rank, axis=1)[:, 0]
     return shared, routed
 
 

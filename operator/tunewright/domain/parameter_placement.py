@@ -1,7 +1,8 @@
 """Parameters on every pipeline rank of a batch: dense ones (sharded by data parallelism) and routed experts.
 
-Used by `states`. Counts come from `ParameterCounts`; here they are divided by T (experts by E·ET) and put on ranks:
-embedding on the first, head on `StageTable.head_rank`, stored again there when it is tied to an embedding elsewhere.
+Read by memory and performance. Counts come from `ParameterCounts`; here they are divided by T (experts by E·ET) and
+put on ranks: embedding on the first, head on `StageTable.head_rank`, stored again there when it is tied to an embedding
+elsewhere.
 """
 
 from dataclasses import dataclass
