@@ -28,7 +28,7 @@ CASES: tuple[tuple[str, int, int, int], ...] = (
     ("llama-3-405b", 16, 256, 8192),
     ("mixtral-8x22b", 4, 256, 4096),
     ("deepseek-v2-lite", 2, 64, 4096),
-    ("deepseek-v3", 16, 512, 4096),
+    ("deepseek-v3", 4, 512, 4096),
     ("gpt-oss-20b", 1, 64, 4096),
 )
 WIDE: dict[str, tuple[str | int | bool, ...]] = {
