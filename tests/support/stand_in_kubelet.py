@@ -65,9 +65,14 @@ class StandInKubelet:
             if self._node:
                 await add_gpu_node(self._client, self._node)
             for pod in await self._client.list(PODS, self._namespace, labels=labels.OWN_OBJECTS):
-                if pod["metadata"]["uid"] not in self._done and pod["status"].get("phase") == "Pending":
+                if pod["metadata"]["uid"] not in self._done and self._is_due(pod):
                     await self._finish(pod)
             await asyncio.sleep(0.1)
+
+    def _is_due(self, pod: dict[str, Any]) -> bool:
+        """Where there is a node, a Pod must be bound to it first: a kubelet sees no other."""
+        bound = bool(pod["spec"].get("nodeName")) or not self._node
+        return bound and pod["status"].get("phase") == "Pending"
 
     async def _finish(self, pod: dict[str, Any]) -> None:
         environment = {item["name"]: item.get("value", "") for item in pod["spec"]["containers"][0]["env"]}

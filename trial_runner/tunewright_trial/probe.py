@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from tunewright_trial.host_memory import memory_bytes
 from tunewright_trial.place import Place
 from tunewright_trial.profile_overheads import launch_overhead_seconds
 from tunewright_trial.rendezvous import joined
@@ -35,7 +36,7 @@ def probe() -> dict[str, Any]:
         "compute_units": 1,
         "peak_flops_per_second": {"fp32": _matmul_rate(torch.float32), "bf16": _matmul_rate(torch.bfloat16)},
         "matmul_efficiency": 1.0,
-        "hbm_capacity_bytes": _memory_bytes() // cores,
+        "hbm_capacity_bytes": memory_bytes() // cores,
         "hbm_bytes_per_second": _copy_rate(),
         "hbm_efficiency": 1.0,
         "launch_overhead_seconds": launch_overhead_seconds(_CPU),
@@ -66,14 +67,6 @@ def _copy_rate() -> float:
     source = torch.ones(COPY_BYTES // 4)
     target = torch.empty_like(source)
     return round(2 * COPY_BYTES / _median_seconds(lambda: target.copy_(source)))
-
-
-def _memory_bytes() -> int:
-    """Return the memory of the machine, or of the container's limit where that is smaller."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = Path("/sys/fs/cgroup/memory.max")
-    text = limit.read_text(encoding="ascii").strip() if limit.exists() else "max"
-    return min(physical, int(text)) if text.isdigit() else physical
 
 
 def _loopback() -> tuple[float, float]:

@@ -15,6 +15,7 @@ from tunewright.trial_protocol.codec import decode_request
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.device import environment_lines, facts_of, select_device
 from tunewright_trial.failures import classify
+from tunewright_trial.host_memory import bound_memory, memory_bytes
 from tunewright_trial.measure import measure
 from tunewright_trial.place import Place
 from tunewright_trial.profile import profile
@@ -36,6 +37,7 @@ def run_rank(request_text: str, place: Place, supervisor: Connection) -> None:
 def _run(request: TrialRequest, place: Place, supervisor: Connection) -> str:
     device = select_device(request.device, place.local_rank)
     if device.type == "cpu":
+        bound_memory(memory_bytes())
         torch.set_num_threads(1)  # one core per rank, as one device per rank elsewhere; results do not depend on cores
     facts = facts_of(device)
     supervisor.send(("device", json.dumps(facts.to_json())))
