@@ -38,11 +38,21 @@ CATEGORIES: Mapping[str, tuple[str, ...]] = {
 }
 SWITCHES = frozenset({"overlap_grad_reduce", "overlap_param_gather", "cross_entropy_fusion"})
 FIELDS: tuple[str, ...] = tuple(TrainingConfig.model_fields)
+_LARGEST_CODE = 2**62
+"""Codes of combined columns stay below it, so that they fit in 64 bits."""
 
 
 def code_of(field_name: str, name: str) -> int:
     """Return the code of a categorical value, such as ``code_of("pipeline_schedule", "v-half")``."""
     return CATEGORIES[field_name].index(name)
+
+
+def among(column: IntArray, values: Iterable[int]) -> BoolArray:
+    """Return where a column has one of a few values: comparisons are much faster than `np.isin`."""
+    found: BoolArray = np.zeros(len(column), dtype=bool)
+    for value in values:
+        found |= column == value
+    return found
 
 
 def module_bit(module: str) -> int:
@@ -67,11 +77,7 @@ class ConfigBatch:
 
     def is_(self, field_name: str, *names: str) -> BoolArray:
         """Return where a categorical column has one of `names`."""
-        column = self.columns[field_name]
-        found: BoolArray = np.zeros(len(column), dtype=bool)
-        for name in names:  # a few comparisons are much faster than np.isin
-            found |= column == code_of(field_name, name)
-        return found
+        return among(self.columns[field_name], [code_of(field_name, name) for name in names])
 
     def recomputes(self, module: str) -> BoolArray:
         """Return where `selective` recomputation covers `module`."""
@@ -81,6 +87,19 @@ class ConfigBatch:
     def take(self, rows: NDArray[Any] | Sequence[int]) -> "ConfigBatch":
         """Select rows by index or mask."""
         return replace(self, columns={name: column[rows] for name, column in self.columns.items()})
+
+    def distinct(self, fields: Iterable[str]) -> tuple[IntArray, IntArray]:
+        """Return the first row of each distinct combination of `fields`, and for every row the position of its own."""
+        combined, span = np.zeros(len(self), dtype=np.int64), 1
+        for name in fields:
+            column = self.columns[name]
+            width = int(column.max(initial=0)) + 1
+            if span * width >= _LARGEST_CODE:
+                found, combined = np.unique(combined, return_inverse=True)
+                span = len(found)
+            combined, span = combined * width + column, span * width
+        _, first, index = np.unique(combined, return_index=True, return_inverse=True)
+        return first, index
 
     def config(self, row: int) -> TrainingConfig:
         """Decode one row into a `TrainingConfig`."""

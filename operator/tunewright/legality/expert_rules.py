@@ -4,8 +4,7 @@ Source: `transformer_config.py` of NVIDIA/Megatron-LM; deepseek-ai/DeepEP, `csrc
 AMD-AGI/Primus, `docs` on sync-free MoE.
 """
 
-import numpy as np
-
+from tunewright.domain.config_batch import among
 from tunewright.legality.rule import Finding, RuleContext
 
 DEEPEP_GROUP_SIZES = (2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 144, 160)
@@ -73,7 +72,7 @@ def deepep_group_size_is_supported(context: RuleContext) -> Finding:
         sizes = ", ".join(map(str, DEEPEP_GROUP_SIZES))
         return f"moeDispatcher deepep: has no kernels for {group[row]} expert ranks, only for {sizes}"
 
-    return Finding(deepep & (group > 1) & ~np.isin(group, DEEPEP_GROUP_SIZES), message)
+    return Finding(deepep & (group > 1) & ~among(group, DEEPEP_GROUP_SIZES), message)
 
 
 def sync_free_is_available(context: RuleContext) -> Finding:

@@ -18,6 +18,7 @@ from tunewright.domain.config_batch import (
     BoolArray,
     ConfigBatch,
     IntArray,
+    among,
     code_of,
     module_bit,
 )
@@ -121,7 +122,7 @@ def _plausible_pipelines(problem: TuningProblem, table: Table, layouts: tuple[st
     """Keep schedules with the virtual pipeline that they fix, and layouts that the number of layers allows."""
     ranks, chunks = table["pipeline_parallel_size"], table["virtual_pipeline_parallel_size"]
     schedule = table["pipeline_schedule"]
-    v_shaped = _among(schedule, V_SHAPED_SCHEDULES)
+    v_shaped = _runs(table, V_SHAPED_SCHEDULES)
     interleaved = schedule == code_of("pipeline_schedule", "interleaved-1f1b")
     fixed = np.where(v_shaped, chunks == 2, np.where(interleaved, chunks > 1, chunks == 1))
     piped = (ranks > 1) | (schedule == code_of("pipeline_schedule", "1f1b"))
@@ -159,7 +160,7 @@ def _recomputation_options(values: Mapping[str, Values]) -> list[tuple[int, ...]
 
 def _plausible_computation(table: Table) -> Table:
     """Keep what does not recompute a split backward pass, and DeepEP only where there is somebody to send to."""
-    split = _among(table["pipeline_schedule"], SPLIT_SCHEDULES)
+    split = _runs(table, SPLIT_SCHEDULES)
     recomputes = table["recompute_granularity"] != code_of("recompute_granularity", "none")
     deepep = table["moe_dispatcher"] == code_of("moe_dispatcher", "deepep")
     alone = table["expert_parallel_size"] * table["expert_tensor_parallel_size"] == 1
@@ -171,7 +172,7 @@ def _with_derived(problem: TuningProblem, table: Table, values: Mapping[str, Val
     asked = {field: np.array([int(value) for value in values[field]]) for field in _DERIVED if field in values}
     if asked:
         table = _crossed(table, _product(asked))
-    may_overlap = ~(_among(table["pipeline_schedule"], SPLIT_SCHEDULES) & (problem.backend == "primus"))
+    may_overlap = ~(_runs(table, SPLIT_SCHEDULES) & (problem.backend == "primus"))
     table.setdefault("overlap_grad_reduce", may_overlap.astype(np.int64))
     sharded = table["optimizer"] == code_of("optimizer", "distributed")
     gathers = may_overlap & sharded & (table["overlap_grad_reduce"] == 1)
@@ -186,5 +187,5 @@ def _default_sync_free(problem: TuningProblem, table: Table) -> IntArray:
     return (deepep & available).astype(np.int64)
 
 
-def _among(schedule: IntArray, names: frozenset[str]) -> BoolArray:
-    return np.isin(schedule, [code_of("pipeline_schedule", name) for name in names])
+def _runs(table: Table, schedules: frozenset[str]) -> BoolArray:
+    return among(table["pipeline_schedule"], [code_of("pipeline_schedule", name) for name in schedules])

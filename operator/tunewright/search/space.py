@@ -5,6 +5,7 @@ a trial. It holds arrays of one value per row; itemised figures of a row are com
 """
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -25,8 +26,6 @@ from tunewright.performance.step import estimate as estimate_step
 from tunewright.search.axis_values import Values
 from tunewright.search.enumeration import enumerate_space
 
-CHUNK_ROWS = 16_384
-"""Rows estimated at once: the itemised memory of a whole space would not fit in a small operator."""
 HELD_AXES = ("precision", "optimizer", "cross_entropy_fusion", "expert_tensor_parallel_size")
 """Axes of one default value: unless values are named, they stay at the baseline's."""
 
@@ -83,8 +82,7 @@ class Space:
     @cached_property
     def step_seconds(self) -> FloatArray:
         """Estimated seconds of one optimizer step."""
-        total: FloatArray = np.sum(np.stack(list(self.parts.values())), axis=0)
-        return total
+        return sum(self.parts.values(), np.zeros(len(self)))
 
     @cached_property
     def codes(self) -> IntArray:
@@ -144,7 +142,8 @@ class Space:
 
     @cached_property
     def _rows(self) -> dict[bytes, int]:
-        return {codes.tobytes(): row for row, codes in enumerate(self.codes)}
+        text, width = self.codes.tobytes(), self.codes.strides[0]
+        return {text[row * width : (row + 1) * width]: row for row in range(len(self))}
 
     @cached_property
     def _keys(self) -> dict[int, str]:
@@ -154,8 +153,9 @@ class Space:
     def _values(self) -> dict[str, tuple[Any, ...]]:
         found = {}
         for name in FIELDS:
-            _, rows = np.unique(self.batch.columns[name], return_index=True)
-            found[name] = tuple(getattr(self.config(int(row)), name) for row in rows)
+            column = self.batch.columns[name]
+            rows = [int((column == code).argmax()) for code in np.unique(column)]
+            found[name] = tuple(getattr(self.config(row), name) for row in rows)
         return found
 
 
@@ -165,18 +165,19 @@ def build_space(problem: TuningProblem, settings: SpaceSettings) -> Space:
     An empty space is a space of no rows; raises `InvalidInput` for values that no field can have.
     """
     batch = _with_baseline(problem, enumerate_space(problem, _search_space(settings)), settings.baseline)
-    chunks = [_estimates(problem, batch.take(rows)) for rows in _row_chunks(len(batch))]
-    joined = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
-    key_index = profile_groups(problem, batch)[1] if len(batch) else np.zeros(0, dtype=np.int64)
+    with ThreadPoolExecutor(max_workers=1) as second_core:  # arrays release the interpreter's lock
+        screening = second_core.submit(screen, problem, batch)
+        step = estimate_step(problem, batch)
+        memory = screening.result()
     return Space(
         problem=problem,
         batch=batch,
-        fits=joined.pop("fits").astype(bool),
-        tight=joined.pop("tight").astype(bool),
-        allocated_bytes=joined.pop("allocated_bytes"),
-        tokens_per_second_per_gpu=joined.pop("tokens_per_second_per_gpu"),
-        parts=joined,
-        key_index=key_index,
+        fits=memory.fits,
+        tight=memory.tight,
+        allocated_bytes=memory.allocated_bytes,
+        tokens_per_second_per_gpu=step.tokens_per_second_per_gpu,
+        parts=step.parts,
+        key_index=profile_groups(problem, batch)[1],
     )
 
 
@@ -199,23 +200,3 @@ def _with_baseline(problem: TuningProblem, batch: ConfigBatch, baseline: Trainin
         return batch
     columns = {name: np.concatenate([batch.columns[name], codes[name]]) for name in FIELDS}
     return ConfigBatch(columns=columns, layouts=layouts)
-
-
-def _row_chunks(rows: int) -> list[IntArray]:
-    """Split row numbers into chunks; no rows make one empty chunk."""
-    return [np.arange(first, min(first + CHUNK_ROWS, rows)) for first in range(0, max(rows, 1), CHUNK_ROWS)]
-
-
-def _estimates(problem: TuningProblem, batch: ConfigBatch) -> dict[str, FloatArray]:
-    if not len(batch):
-        empty = np.zeros(0)
-        return dict.fromkeys(("fits", "tight", "allocated_bytes", "tokens_per_second_per_gpu", "total"), empty)
-    memory = screen(problem, batch)
-    step = estimate_step(problem, batch)
-    return {
-        "fits": memory.fits.astype(np.float64),
-        "tight": memory.tight.astype(np.float64),
-        "allocated_bytes": memory.allocated_bytes,
-        "tokens_per_second_per_gpu": step.tokens_per_second_per_gpu,
-        **step.parts,
-    }

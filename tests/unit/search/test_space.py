@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from tests.support.builders import a_cluster, a_problem, mixtral_problem, settings_of, small_space
 from tunewright.domain.config_batch import ConfigBatch
@@ -6,7 +7,6 @@ from tunewright.domain.training_config import TrainingConfig
 from tunewright.memory.estimate import estimate as estimate_memory
 from tunewright.performance.profile_key import profile_key
 from tunewright.performance.step import estimate as estimate_step
-from tunewright.search import space as space_module
 from tunewright.search.space import build_space
 
 
@@ -37,16 +37,18 @@ def test_rows_have_the_figures_of_single_configurations() -> None:
     assert np.allclose(space.step_seconds, sum(space.parts.values()))
 
 
-def test_chunks_change_nothing(monkeypatch: object) -> None:
-    whole = small_space()
-    original = space_module.CHUNK_ROWS
-    try:
-        space_module.CHUNK_ROWS = 50
-        chunked = build_space(a_problem(), settings_of(a_problem()))
-    finally:
-        space_module.CHUNK_ROWS = original
-    assert np.array_equal(chunked.tokens_per_second_per_gpu, whole.tokens_per_second_per_gpu)
-    assert np.array_equal(chunked.fits, whole.fits)
+def test_rows_of_a_large_space_have_the_figures_that_each_has_alone() -> None:
+    problem = mixtral_problem()
+    settings = settings_of(problem, search_space={"context_parallel_size": (1, 2, 8, 64)})
+    space = build_space(problem, settings)
+    for row in np.random.default_rng(5).choice(len(space), 60, replace=False):
+        alone = space.batch.take([row])
+        step, verdict = estimate_step(problem, alone), space.memory_verdict(row)
+        for name, seconds in step.parts.items():
+            assert space.parts[name][row] == pytest.approx(seconds[0], rel=1e-12, abs=1e-12 * step.step_seconds[0])
+        assert space.tokens_per_second_per_gpu[row] == pytest.approx(step.tokens_per_second_per_gpu[0], rel=1e-12)
+        assert space.allocated_bytes[row] == estimate_memory(problem, alone).allocated_bytes[0]
+        assert (space.fits[row], space.tight[row]) == (verdict.fits[0], verdict.tight[0])
 
 
 def test_the_baseline_belongs_to_the_space_even_outside_the_axis_values() -> None:

@@ -1,142 +1,142 @@
 """An order compiled into levels: the form in which `simulate` runs it for many rows at once.
 
-A level holds operations that depend only on earlier levels, at most one a rank. Weight gradients never wait (their
-input gradient is earlier on the same rank), so they are not operations here: they lengthen the occupation of the rank
-after the operation that they follow.
+A level gives each rank one operation that needs only earlier levels, or nothing to do. Weight gradients never wait
+(their input gradient is earlier on the same rank), so they are not operations here: they lengthen the occupation of
+the rank after the operation that they follow.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tunewright.domain.config_batch import IntArray
+from tunewright.domain.config_batch import BoolArray, FloatArray, IntArray
 from tunewright.domain.pipeline_layout import virtual_stage
-from tunewright.domain.schedule.operation import BACKWARD, FORWARD, WEIGHT, Operation, RankOrders
+from tunewright.domain.schedule.operation import FORWARD, WEIGHT, RankOrders
 from tunewright.domain.schedule.orders import rank_orders
 from tunewright.domain.training_config import V_SHAPED_SCHEDULES, PipelineSchedule
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
-    """Operations that run side by side; all arrays have one entry an operation."""
-
-    ranks: IntArray
-    predecessors: IntArray
-    """Index of the operation whose result is needed; the sentinel `num_operations` where there is none."""
-    durations: IntArray
-    """Index into the stacked durations: rank·V + chunk for forward, P·V + rank·V + chunk for backward."""
-    weights: NDArray[np.float64] | None
-    """Weight gradients done right after, per operation and chunk, shape (operations, V); None where there are none."""
-
-
-@dataclass(frozen=True, eq=False)
 class Graph:
-    """Levels in order; operations are numbered consecutively over them."""
+    """Index arrays of shape (levels, P). Operations are numbered 1 + level·P + rank; 0 stands for the step's start."""
 
-    levels: tuple[Level, ...]
-    num_ranks: int
+    predecessors: IntArray
+    """Operation of another rank that has to be over; 0 where the rank's own order is enough."""
+    durations: IntArray
+    """Index into the stacked durations: rank·V + chunk for forward, P·V more for backward, 2·P·V for nothing to do."""
+    weights: IntArray
+    """Row of `weight_counts`: the weight gradients done right after."""
+    weight_counts: FloatArray
+    """Weight gradients of each rank and chunk, shape (kinds, P·V); row 0 has none."""
     num_operations: int
     first_stage_backward: IntArray
     """Operation that ends each micro batch: the backward pass of the first stage."""
-    crosses_ranks: NDArray[np.bool_]
-    """Whether the result of duration index d goes to another rank, shape (2·P·V,)."""
 
 
 @lru_cache(maxsize=1024)
 def graph_of(schedule: PipelineSchedule, ranks: int, chunks: int, micro_batches: int) -> Graph:
     """Compile the order of a schedule; the arguments are those of `rank_orders`."""
     orders = rank_orders(schedule, ranks, chunks, micro_batches)
-    return _Compiler(orders, chunks, micro_batches, schedule in V_SHAPED_SCHEDULES).graph()
+    passes = _Passes.of(orders, chunks, micro_batches, schedule in V_SHAPED_SCHEDULES)
+    placed, predecessors, numbers = _levels(passes)
+    kinds, weights = _weight_kinds(passes)
+    places = ranks * chunks
+    first_backward = places * micro_batches
+    return Graph(
+        predecessors=predecessors,
+        durations=np.append(passes.durations, 2 * places)[placed],
+        weights=np.append(weights, 0)[placed],
+        weight_counts=np.array([[kind.count(place) for place in range(places)] for kind in kinds], dtype=np.float64),
+        num_operations=len(passes.keys),
+        first_stage_backward=numbers[first_backward : first_backward + micro_batches],
+    )
 
 
-@dataclass
-class _Step:
-    rank: int
-    kind: int
-    chunk: int
-    micro_batch: int
-    weights: list[int] | None
+@dataclass(frozen=True, eq=False)
+class _Passes:
+    """Forward and backward passes, rank by rank in their order.
 
+    A key says what a pass does: (kind · P·V + virtual stage) · M + micro batch.
+    """
 
-class _Compiler:
-    def __init__(self, orders: RankOrders, chunks: int, micro_batches: int, v_shaped: bool) -> None:
-        self._chunks = chunks
-        self._micro_batches = micro_batches
-        self._num_stages = len(orders) * chunks
-        self._stage = [
-            [virtual_stage(rank, chunk, len(orders), v_shaped) for chunk in range(chunks)]
-            for rank in range(len(orders))
-        ]
-        self._lines = [_with_weights(rank, order, chunks) for rank, order in enumerate(orders)]
-        self._number: dict[int, int] = {}
+    bounds: list[int]
+    """Where the passes of each rank begin, and where the last one's end."""
+    keys: IntArray
+    needs: IntArray
+    """Key of the pass of another rank that has to be over; the number of passes where there is none."""
+    durations: IntArray
+    weights: Mapping[int, tuple[int, ...]]
+    """Chunks, as rank·V + chunk, whose weight gradients follow a pass."""
 
-    def graph(self) -> Graph:
-        total = sum(len(line) for line in self._lines)
-        positions = [0] * len(self._lines)
-        levels: list[Level] = []
-        while len(self._number) < total:
-            ready = [
-                (line[position], predecessor)
-                for line, position in zip(self._lines, positions, strict=True)
-                if position < len(line) and (predecessor := self._predecessor(line[position], total)) >= 0
-            ]
-            for step, _ in ready:
-                self._number[self._key(step.kind, self._stage[step.rank][step.chunk], step.micro_batch)] = len(
-                    self._number
-                )
-                positions[step.rank] += 1
-            levels.append(self._level(ready))
-        ends = [self._number[self._key(BACKWARD, 0, index)] for index in range(self._micro_batches)]
-        return Graph(tuple(levels), len(self._lines), total, np.array(ends, dtype=np.int64), self._crossings())
-
-    def _key(self, kind: int, stage: int, micro_batch: int) -> int:
-        return (kind * self._num_stages + stage) * self._micro_batches + micro_batch
-
-    def _predecessor(self, step: _Step, sentinel: int) -> int:
-        """Number of the needed operation, `sentinel` where none is needed, -1 while it is not done."""
-        stage = self._stage[step.rank][step.chunk]
-        if step.kind == FORWARD:
-            if stage == 0:
-                return sentinel
-            return self._number.get(self._key(FORWARD, stage - 1, step.micro_batch), -1)
-        if stage == self._num_stages - 1:
-            return self._number.get(self._key(FORWARD, stage, step.micro_batch), -1)
-        return self._number.get(self._key(BACKWARD, stage + 1, step.micro_batch), -1)
-
-    def _level(self, ready: list[tuple[_Step, int]]) -> Level:
-        if not ready:
-            raise ValueError("the order of this schedule waits for itself")
-        weights = None
-        if any(step.weights for step, _ in ready):
-            weights = np.array([step.weights or [0] * self._chunks for step, _ in ready], dtype=np.float64)
-        return Level(
-            ranks=np.array([step.rank for step, _ in ready], dtype=np.int64),
-            predecessors=np.array([predecessor for _, predecessor in ready], dtype=np.int64),
-            durations=np.array(
-                [step.kind * self._num_stages + step.rank * self._chunks + step.chunk for step, _ in ready],
-                dtype=np.int64,
-            ),
+    @classmethod
+    def of(cls, orders: RankOrders, chunks: int, micro_batches: int, v_shaped: bool) -> "_Passes":
+        """Look up what every pass needs. What is on the same rank is earlier in its order, and so over."""
+        ranks, places = len(orders), len(orders) * chunks
+        rank = np.repeat(np.arange(ranks), [len(order) for order in orders])
+        numbers = chain.from_iterable(chain.from_iterable(orders))
+        kind, chunk, micro_batch = np.fromiter(numbers, dtype=np.int64).reshape(-1, 3).T
+        place, is_pass = rank * chunks + chunk, kind != WEIGHT
+        weights = _weights_by_pass(place, is_pass)
+        rank, kind, place, micro_batch = (column[is_pass] for column in (rank, kind, place, micro_batch))
+        stages = np.array([virtual_stage(*divmod(at, chunks), ranks, v_shaped) for at in range(places)])
+        rank_of = np.full(places + 2, -1)  # with a stage before the first and one behind the last
+        rank_of[stages + 1] = np.arange(places) // chunks
+        stage = stages[place]
+        before = np.where(kind == FORWARD, stage - 1, stage + 1)
+        elsewhere = (rank_of[before + 1] >= 0) & (rank_of[before + 1] != rank)
+        return cls(
+            bounds=np.searchsorted(rank, np.arange(ranks + 1)).tolist(),
+            keys=(kind * places + stage) * micro_batches + micro_batch,
+            needs=np.where(elsewhere, (kind * places + before) * micro_batches + micro_batch, len(kind)),
+            durations=kind * places + place,
             weights=weights,
         )
 
-    def _crossings(self) -> NDArray[np.bool_]:
-        rank_of = {stage: rank for rank, stages in enumerate(self._stage) for stage in stages}
-        stages = [stage for per_rank in self._stage for stage in per_rank]
-        forward = [stage + 1 in rank_of and rank_of[stage + 1] != rank_of[stage] for stage in stages]
-        backward = [stage > 0 and rank_of[stage - 1] != rank_of[stage] for stage in stages]
-        return np.array(forward + backward, dtype=bool)
+
+def _weights_by_pass(place: IntArray, is_pass: BoolArray) -> dict[int, tuple[int, ...]]:
+    follows = (np.cumsum(is_pass) - 1)[~is_pass]
+    weights: dict[int, tuple[int, ...]] = {}
+    for index, chunk in zip(follows.tolist(), place[~is_pass].tolist(), strict=True):
+        weights[index] = (*weights.get(index, ()), chunk)
+    return weights
 
 
-def _with_weights(rank: int, order: tuple[Operation, ...], chunks: int) -> list[_Step]:
-    """Fold each weight gradient into the forward or backward pass that it follows."""
-    line: list[_Step] = []
-    for kind, chunk, micro_batch in order:
-        if kind != WEIGHT:
-            line.append(_Step(rank, kind, chunk, micro_batch, None))
-            continue
-        weights = line[-1].weights or [0] * chunks
-        weights[chunk] += 1
-        line[-1].weights = weights
-    return line
+def _weight_kinds(passes: _Passes) -> tuple[list[tuple[int, ...]], IntArray]:
+    """Return the distinct groups of weight gradients, beginning with none, and the one that follows each pass."""
+    kinds = list(dict.fromkeys([(), *passes.weights.values()]))
+    code = {kind: number for number, kind in enumerate(kinds)}
+    codes = np.zeros(len(passes.keys), dtype=np.int64)
+    codes[list(passes.weights)] = [code[kind] for kind in passes.weights.values()]
+    return kinds, codes
+
+
+def _levels(passes: _Passes) -> tuple[IntArray, IntArray, IntArray]:
+    """Run the order with equal times.
+
+    Returns the pass of every level and rank (the number of passes where it has nothing to do), what it waits for, both
+    of shape (levels, P), and the number of the operation of every key.
+    """
+    keys, needs = passes.keys.tolist(), passes.needs.tolist()
+    count, ranks = len(keys), len(passes.bounds) - 1
+    cursors, ends = passes.bounds[:-1], passes.bounds[1:]
+    numbers = [-1] * count + [0]
+    placed: list[list[int]] = []
+    predecessors: list[list[int]] = []
+    while cursors != ends:
+        level, before = [count] * ranks, [0] * ranks
+        for rank, cursor in enumerate(cursors):
+            if cursor < ends[rank] and (number := numbers[needs[cursor]]) >= 0:
+                level[rank], before[rank] = cursor, number
+        if level == [count] * ranks:
+            raise ValueError("the order of this schedule waits for itself")
+        first = 1 + len(placed) * ranks
+        for rank, cursor in enumerate(level):
+            if cursor < count:
+                numbers[keys[cursor]] = first + rank
+                cursors[rank] += 1
+        placed.append(level)
+        predecessors.append(before)
+    return np.array(placed), np.array(predecessors), np.array(numbers)

@@ -29,10 +29,21 @@ class StageTimes:
     backward_weight: FloatArray
     hop: FloatArray
 
+    def take(self, rows: IntArray) -> "StageTimes":
+        """Select rows."""
+        return StageTimes(self.forward[rows], self.backward_input[rows], self.backward_weight[rows], self.hop[rows])
+
     def total(self) -> FloatArray:
         """Return the work of a rank per micro batch, shape (rows, ranks)."""
-        work: FloatArray = (self.forward + self.backward_input + self.backward_weight).sum(axis=2)
-        return work
+        return _over_chunks(self.forward + self.backward_input + self.backward_weight)
+
+
+def _over_chunks(values: FloatArray) -> FloatArray:
+    """Sum over the last axis; it is short, where numpy's own sum is slow."""
+    total: FloatArray = values[:, :, 0].copy()
+    for chunk in range(1, values.shape[2]):
+        total += values[:, :, chunk]
+    return total
 
 
 def pipeline_seconds(
@@ -94,9 +105,9 @@ def _simulate_group(
     shape: _Shape, rows: IntArray, times: StageTimes, micro_batches: IntArray, post_validation: bool
 ) -> FloatArray:
     graph = graph_of(shape.schedule, shape.ranks, shape.chunks, shape.micro_batches)
-    step = max(1, _MAX_ELEMENTS // graph.num_operations)
+    step = max(1, _MAX_ELEMENTS // graph.predecessors.size)
     parts = [
-        _run(shape, graph, rows[start : start + step], times, micro_batches[start : start + step], post_validation)
+        _run(shape, graph, times.take(rows[start : start + step]), micro_batches[start : start + step], post_validation)
         for start in range(0, len(rows), step)
     ]
     return np.concatenate(parts)
@@ -105,60 +116,57 @@ def _simulate_group(
 def _run(
     shape: _Shape,
     graph: Graph,
-    rows: IntArray,
     times: StageTimes,
     micro_batches: IntArray,
     post_validation: bool,
 ) -> FloatArray:
-    forward = _by_stage(times.forward, rows, shape)
-    backward = _by_stage(times.backward_input, rows, shape)
-    weight = _by_stage(times.backward_weight, rows, shape)
+    forward = _by_stage(times.forward, shape)
+    backward = _by_stage(times.backward_input, shape)
+    weight = _by_stage(times.backward_weight, shape)
     if not splits_backward(shape.schedule):
         backward, weight = backward + weight, np.zeros_like(weight)
-    hops = graph.crosses_ranks[:, None] * times.hop[rows][None, :]
-    ready, begin, free = longest_path(graph, np.concatenate([forward, backward]), weight, hops)
+    ready, free = longest_path(graph, np.concatenate([forward, backward]), weight, times.hop)
+    begin = ready[graph.predecessors.diagonal()]  # rank i starts on level i, with the first micro batch
     end: FloatArray = (free - begin if post_validation else free).max(axis=0)
     beyond = np.maximum(micro_batches - shape.micro_batches, 0)
     if not beyond.any():
         return end
     late = shape.micro_batches - 2 * shape.ranks - 1
     finished = ready[graph.first_stage_backward[[late, late - shape.ranks]]]
-    busiest = times.total()[rows].max(axis=1)
+    busiest = times.total().max(axis=1)
     extended: FloatArray = end + beyond * np.maximum((finished[0] - finished[1]) / shape.ranks, busiest)
     return extended
 
 
-def _by_stage(values: FloatArray, rows: IntArray, shape: _Shape) -> FloatArray:
-    """Select rows and give them the schedule's number of chunks, shape (ranks·chunks, rows)."""
-    chosen = values[rows][:, : shape.ranks]
+def _by_stage(values: FloatArray, shape: _Shape) -> FloatArray:
+    """Give rows the schedule's number of chunks, shape (ranks·chunks, rows)."""
+    chosen = values[:, : shape.ranks]
     if shape.chunks == 1:
-        chosen = chosen.sum(axis=2, keepdims=True)
+        chosen = _over_chunks(chosen)[:, :, None]
     elif not shape.is_own_chunks:
-        chosen = np.repeat(chosen.sum(axis=2, keepdims=True) / shape.chunks, shape.chunks, axis=2)
-    return np.ascontiguousarray(chosen[:, :, : shape.chunks].reshape(len(rows), -1).T)
+        chosen = np.repeat(_over_chunks(chosen)[:, :, None] / shape.chunks, shape.chunks, axis=2)
+    return np.ascontiguousarray(chosen[:, :, : shape.chunks].reshape(len(values), -1).T)
 
 
 def longest_path(
-    graph: Graph, durations: FloatArray, weight: FloatArray, hops: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Run the graph: returns when each result has arrived, (operations, rows), and every rank's first start and last
-    end, (ranks, rows).
+    graph: Graph, durations: FloatArray, weight: FloatArray, hop: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Run the graph: returns when each result has arrived, (operations + 1, rows), and each rank's end, (P, rows).
 
-    `durations` and `hops` have shape (2·P·V, rows), `weight` (P·V, rows).
+    `durations` has shape (2·P·V, rows), `weight` (P·V, rows), `hop` (rows,).
     """
-    rows = durations.shape[1]
-    weight_of_rank = weight.reshape(graph.num_ranks, -1, rows)
-    ready = np.zeros((graph.num_operations + 1, rows))
-    free, begin = np.zeros((graph.num_ranks, rows)), np.full((graph.num_ranks, rows), np.inf)
-    first = 0
-    for level in graph.levels:
-        end = np.maximum(ready[level.predecessors], free[level.ranks])
-        begin[level.ranks] = np.minimum(begin[level.ranks], end)
-        end += durations[level.durations]
-        last = first + len(level.ranks)
-        np.add(end, hops[level.durations], out=ready[first:last])
-        if level.weights is not None:
-            end += np.einsum("ic,icr->ir", level.weights, weight_of_rank[level.ranks])
-        free[level.ranks] = end
-        first = last
-    return ready, begin, free
+    levels, ranks = graph.predecessors.shape
+    durations = np.concatenate([durations, np.zeros((1, len(hop)))])
+    behind = graph.weight_counts @ weight if len(graph.weight_counts) > 1 else None
+    ready = np.empty((1 + levels * ranks, len(hop)))
+    ready[0] = 0.0
+    free, gathered = np.zeros((ranks, len(hop))), np.empty((ranks, len(hop)))
+    for level in range(levels):
+        first = 1 + level * ranks
+        # `mode` spares a copy of `out`
+        np.maximum(free, ready.take(graph.predecessors[level], axis=0, out=gathered, mode="clip"), out=free)
+        free += durations.take(graph.durations[level], axis=0, out=gathered, mode="clip")
+        np.add(free, hop, out=ready[first : first + ranks])
+        if behind is not None:
+            free += behind.take(graph.weights[level], axis=0, out=gathered, mode="clip")
+    return ready, free
