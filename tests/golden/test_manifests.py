@@ -35,15 +35,19 @@ CUSTOM_POD = PodSpec.parse(
         "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "ml", "effect": "NoSchedule"}],
         "imagePullSecrets": [{"name": "regcred"}],
         "supplementalGroups": [44, 109],
+        "priorityClassName": "low",
         "startDeadlineSeconds": 600,
     }
 )
 
 MANIFESTS = {
     "trial-job": trial_job(A_RUN, a_request(), pod_options()),
-    "measure-job-customised": trial_job(A_RUN, a_request(kind="measure"), pod_options(CUSTOM_TRIAL, CUSTOM_POD)),
+    "measure-job-customised": trial_job(
+        A_RUN, a_request(kind="measure"), pod_options(CUSTOM_TRIAL, CUSTOM_POD), ["gpu-3", "gpu-1"]
+    ),
     "ledger-shard": ledger_shard(A_RUN, 3, '{"type":"header"}\n'),
     "result": result_config_map(A_RUN, {"result.json": "{}\n"}),
+    "kept-result": result_config_map(A_RUN, {"result.json": "{}\n"}, keep=True),
     "event": transition_event(A_RUN, "Finished", "Converged", warning=False, at="2026-11-30T05:00:00Z"),
 }
 

@@ -56,7 +56,7 @@ def software_of(row: Row, problem: TuningProblem, config: TrainingConfig) -> tup
     if old:
         notes.append("Megatron-LM before FlashAttention and before overlapped tensor collectives")
     if split:
-        notes.append("optimizer with post-validation, as the zero-bubble runner has")
+        notes.append("optimizer with post-validation and orders by time, as the zero-bubble runner has")
     if hidden:
         notes.append("dispatch between nodes beside the other micro batch's compute, as interleaved NeMo recipes")
     if graphs:
@@ -66,6 +66,7 @@ def software_of(row: Row, problem: TuningProblem, config: TrainingConfig) -> tup
         captured_graphs=graphs,
         fused_expert_casts=graphs or not _is_nemo(row),
         post_validation=split,
+        automatic_orders=split,
         overlaps_tensor="tp" in overlap or (_is_nemo(row) and "no-tp" not in overlap and "none" not in overlap),
         overlaps_pipeline=not old,
         overlaps_expert="ep" in overlap or hidden,

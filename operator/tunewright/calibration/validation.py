@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tunewright.calibration.fitting import Floats, Measurements, points_without
+from tunewright.calibration.fitting import Floats, Measurements, calibrated, points_without
 from tunewright.calibration.measured_row import MeasuredRow
 from tunewright.calibration.parameters import calibration_of
+from tunewright.domain.config_batch import ConfigBatch
 from tunewright.domain.hardware import Calibration
+from tunewright.performance.uncertainty import interval_half_width
 
 COVERED = 0.80
 LEAST_WIDTH = 0.05
@@ -55,6 +57,15 @@ def interval_widths(own: Sequence[LeftOut], everyone: Sequence[LeftOut]) -> dict
     A device with few rows leans on the others: its quantile counts with its number of rows, theirs with ten.
     """
     return {family: _width(_of(own, family), _of(everyone, family)) for family in ("dense", "moe")}
+
+
+def covered(rows: Sequence[LeftOut], calibration: Calibration) -> list[bool]:
+    """Return for each left-out row whether the interval of an estimate that did not know it has its measurement."""
+    return [abs(item.residual) <= _half_width(item.row, calibration) for item in rows]
+
+
+def _half_width(row: MeasuredRow, calibration: Calibration) -> float:
+    return float(interval_half_width(calibrated(row.problem, calibration), ConfigBatch.of([row.config]))[0])
 
 
 _PSEUDO_ROWS = 10
