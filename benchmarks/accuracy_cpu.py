@@ -1,6 +1,6 @@
 """Projection against measurement on this machine: every layout is profiled, projected, and then really trained.
 
-    python benchmarks/accuracy_cpu.py [--repeats 3] [--only TEXT] [--json FILE]
+    python benchmarks/accuracy_cpu.py [--repeats 3] [--only TEXT] [--json FILE] [--guide docs/guides/accuracy-cpu.md]
 
 Ranks are processes that meet over gloo. Profile and measurement of a layout follow each other, and all layouts are
 gone through several times, so that what else the machine does reaches both alike. Medians are compared; the spread is
@@ -53,6 +53,7 @@ T, P, V, C, E, ET = (
     f"{name}_parallel_size" for name in ("tensor", "pipeline", "virtual_pipeline", "context", "expert", "expert_tensor")
 )
 B, SCHEDULE = "micro_batch_size", "pipeline_schedule"
+BEGIN, END = "<!-- a run of make accuracy-cpu -->", "<!-- end of the run -->"
 LAYOUTS: Sequence[tuple[ModelArchitecture, int, str, dict[str, Any]]] = (
     (DENSE, 2, "data", {}),
     (DENSE, 2, "data, micro batch 4", {B: 4}),
@@ -147,7 +148,7 @@ def request(row: Row, kind: TrialKind, number: int) -> TrialRequest:
         config=row.config,
         device=ExpectedDevice(preset="cpu", vendor="cpu", count=row.world),
         processes_per_node=row.world,
-        warmup_steps=1,
+        warmup_steps=2,
         steps=5,
         deadline_seconds=300,
     )
@@ -198,16 +199,19 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
     return 1 - 6 * squares / (count * (count**2 - 1)) if count > 1 else 1.0
 
 
-def print_table(table: list[Row]) -> None:
-    print("| model | ranks | layout | projected | measured | ± | ratio | rank projected | rank measured |")
-    print("|---|---|---|---|---|---|---|---|---|")
+def table_lines(table: list[Row]) -> list[str]:
+    lines = [
+        "| model | ranks | layout | projected | measured | ± | ratio | rank projected | rank measured |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
     for members in groups(table).values():
         projected, measured = ranks([row.projected for row in members]), ranks([row.median for row in members])
         for row, mine, real in zip(members, projected, measured, strict=True):
-            print(
+            lines.append(
                 f"| {row.model.name} | {row.world} | {row.name} | {row.projected:,.0f} | {row.median:,.0f} "
                 f"| {row.spread:.0%} | {row.ratio:.2f} | {mine} | {real} |"
             )
+    return lines
 
 
 def summary(table: list[Row]) -> dict[str, Any]:
@@ -237,20 +241,48 @@ def summary(table: list[Row]) -> dict[str, Any]:
     }
 
 
+def guide_lines(table: list[Row], found: dict[str, Any], repeats: int) -> list[str]:
+    """Return the run as the guide shows it: the figures in words, then the table."""
+    groups = found["groups"].items()
+    ranked = ", ".join(f"{figures['rankCorrelation']:.2f} ({name})" for name, figures in groups)
+    chosen = ", ".join(f"{figures['firstChoiceOfBest']:.0%} ({name})" for name, figures in groups)
+    return [
+        f"{found['cores']} cores, repetitions: {repeats}, load average at the end: {found['loadAverage'][0]}.",
+        "",
+        f"- Rank correlation over all {found['layouts']} layouts: {found['rankCorrelationOfAll']:.2f}; within a model"
+        f" and world size: {ranked}.",
+        f"- Speed of the first choice, of the best layout's: {chosen}.",
+        f"- Median error: {found['medianError']:.0%}; median spread of the steps: {found['medianSpread']:.0%}.",
+        "",
+        *table_lines(table),
+    ]
+
+
+def write_guide(guide: Path, lines: Iterable[str]) -> None:
+    """Replace what stands between the two marks of the guide."""
+    before, _, rest = guide.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    text = "\n".join([f"{before}{BEGIN}", *lines, f"{END}{after}"])
+    guide.write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="layouts whose `model ranks name` contains this text")
     parser.add_argument("--json", type=Path, help="file for the figures")
+    parser.add_argument("--guide", type=Path, help="Markdown file that shows the run between its two marks")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="accuracy-") as folder:
         nominal = shipped_catalog().accelerator("cpu")
         accelerator = nominal.model_copy(update=probe_cpu(Path(folder) / "cpu.json"))
         table = rows(accelerator, options.only)
         asyncio.run(fill(table, options.repeats, Path(folder) / "trials"))
-    print_table(table)
     found = summary(table)
+    print("\n".join(table_lines(table)))
     print(json.dumps(found, indent=2))
+    if options.guide:
+        write_guide(options.guide, guide_lines(table, found, options.repeats))
     if options.json:
         figures = [
             {"model": row.model.name, "ranks": row.world, "layout": row.name, "projected": row.projected}

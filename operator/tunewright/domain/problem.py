@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tunewright.domain.hardware import Cluster
 from tunewright.domain.model_architecture import ModelArchitecture
-from tunewright.domain.training_config import Precision
+from tunewright.domain.training_config import Optimizer, Precision
 from tunewright.domain.value import Value
 
 Backend = Literal["primus", "megatron", "torchtitan", "builtin"]
@@ -34,6 +34,11 @@ class TuningProblem(Value):
     def world_size(self) -> int:
         """Ranks of the whole job."""
         return self.cluster.world_size
+
+    @property
+    def usual_optimizer(self) -> Optimizer:
+        """What a launcher's states are spread by when nobody says: torchtitan shards weights and gradients as well."""
+        return "fsdp2" if self.backend == "torchtitan" else "distributed"
 
     @property
     def tokens_per_step(self) -> int:

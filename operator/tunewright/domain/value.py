@@ -5,8 +5,9 @@ Used by domain, trial_protocol, planner and the custom resource models.
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from tunewright.errors import InvalidInput, Problem
 
 MOST_TYPED = 2**31 - 1
 """Largest number that anybody types for a count."""
+_MOST_BITS = 64
 
 _PYTHON_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
 _ACRONYMS = {"gpu": "GPU", "gpus": "GPUs", "llm": "LLM", "usd": "USD", "ttl": "TTL", "id": "ID"}
@@ -62,8 +64,13 @@ class Value(BaseModel):
         """
         try:
             text = json.dumps(document, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput.of(field, document, f"holds what JSON cannot: {error}") from None
+        except (TypeError, ValueError) as error:
+            problems = [*_unlike_json(document, field)] or [
+                Problem(field, document, f"holds what JSON cannot: {error}")
+            ]
+            raise InvalidInput(problems) from None
+        except RecursionError:
+            raise InvalidInput.of(field, document, "is nested too deeply") from None
         try:
             return cls.model_validate_json(text, strict=True, by_alias=True, by_name=False)
         except ValidationError as error:
@@ -94,6 +101,25 @@ def problems_of(error: ValidationError, field: str = "", *, as_given: bool = Fal
     if as_given:
         return found
     return [replace(problem, field=_json_path(problem.field)) for problem in found]
+
+
+def _unlike_json(document: object, path: str) -> Iterator[Problem]:
+    """Yield what JSON cannot hold, each by its place."""
+    if isinstance(document, Mapping):
+        for key, value in document.items():
+            yield from _unlike_json(key, path) if not isinstance(key, str) else ()
+            yield from _unlike_json(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(document, list | tuple):
+        for place, value in enumerate(document):
+            yield from _unlike_json(value, f"{path}.{place}" if path else str(place))
+    elif isinstance(document, float):
+        if not math.isfinite(document):
+            yield Problem(path, document, "must be a finite number")
+    elif isinstance(document, int):
+        if document.bit_length() > _MOST_BITS:
+            yield Problem(path, document, f"must be a number of at most {_MOST_BITS} bits")
+    elif document is not None and not isinstance(document, str):
+        yield Problem(path, document, "must be text, a number, true or false, a list or a mapping")
 
 
 def _json_path(path: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tunewright.domain.config_batch import BoolArray, ConfigBatch, FloatArray
 from tunewright.domain.degrees import Degrees
+from tunewright.domain.gradient_width import reduced_gradient_bytes
 from tunewright.domain.hardware import Accelerator
 from tunewright.domain.parameter_placement import PlacedParameters, place_parameters
 from tunewright.domain.pipeline_layout import StageTable
@@ -89,7 +90,7 @@ def _at_work(
     element: FloatArray,
     constants: MemoryConstants,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return what FSDP2 gathers, and the gradients that it has not reduced yet; torchtitan reduces them in fp32."""
+    """Return what FSDP2 gathers, and the gradients that it has not reduced yet."""
     fsdp = batch.is_("optimizer", "fsdp2")
     if not fsdp.any():
         return np.zeros(placed.dense.shape), np.zeros(placed.dense.shape)
@@ -99,7 +100,7 @@ def _at_work(
     gathered = np.where(whole, everything, _gathered(placed, constants.fsdp_gathered_layers)[:, None])
     unreduced = np.where(whole, everything, _gathered(placed, 1)[:, None])
     exists = fsdp[:, None] * table.rank_exists()
-    reduced = np.full_like(element, 4.0) if torchtitan else element
+    reduced = reduced_gradient_bytes(problem, batch)
     return gathered * element[:, None] * exists, unreduced * reduced[:, None] * exists
 
 

@@ -1,5 +1,6 @@
-"""Seconds of collectives: alpha-beta per link class, or the bandwidth that a trial measured. Called by the
-communication formulas.
+"""Seconds of collectives: alpha-beta per link class, or what a trial measured, between sizes that it timed.
+
+Called by the communication formulas.
 
 Message sizes are the bytes of the full buffer of one rank: what a rank holds after an all-gather, before a
 reduce-scatter, of an all-reduce, and all that it sends (its own share included) in an all-to-all. Large groups over
@@ -7,8 +8,9 @@ several domains run hierarchically: each link class carries its part at the same
 Ring terms: Thakur et al. 2005; 2(n−1)/n for an all-reduce.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -98,11 +100,36 @@ class Collectives:
         return accelerator.scale_up_bytes_per_second * share
 
     def _measured_or(self, operation: str, group: Group, size_bytes: FloatArray, modelled: FloatArray) -> FloatArray:
-        """Replace the model by the bandwidth of a timed message, for groups of its size inside one domain."""
+        """Replace the model by what was timed, for groups of its size inside one domain."""
         seconds = modelled
-        for timed in self.measured:
-            if timed.operation != operation or timed.timing.seconds <= 0:
-                continue
-            same = (group.size == timed.ranks) & (group.inside == timed.ranks)
-            seconds = np.where(same, size_bytes * (timed.timing.seconds / timed.bytes), seconds)
+        for ranks, points in self._timed.get(operation, {}).items():
+            same = (group.size == ranks) & (group.inside == ranks)
+            if same.any():
+                seconds = np.where(same, self._between(points, ranks, size_bytes), seconds)
         return np.asarray(seconds, dtype=np.float64)
+
+    @cached_property
+    def _timed(self) -> Mapping[str, Mapping[int, list[tuple[float, float]]]]:
+        """Bytes and seconds of the timed messages in ascending order, by operation and group size."""
+        found: dict[str, dict[int, dict[int, float]]] = {}
+        for one in self.measured:
+            if one.timing.seconds > 0:
+                found.setdefault(one.operation, {}).setdefault(one.ranks, {})[one.bytes] = one.timing.seconds
+        return {
+            operation: {ranks: sorted(points.items()) for ranks, points in by_ranks.items()}
+            for operation, by_ranks in found.items()
+        }
+
+    def _between(self, points: Sequence[tuple[float, float]], ranks: int, size_bytes: FloatArray) -> FloatArray:
+        """Return seconds on the line through the two timed sizes around each message; the outer lines go on.
+
+        The line below the smallest message starts at the link's latency, which the smallest message may undercut.
+        """
+        latency = self.cluster.accelerator.scale_up_latency_seconds * np.sqrt(ranks - 1.0)
+        sizes = np.array([0.0, *(size for size, _ in points)])
+        times = np.array([min(latency, points[0][1]), *(seconds for _, seconds in points)])
+        times = np.maximum.accumulate(times)  # a larger message is not faster: that is the timings' spread
+        slopes = np.diff(times) / np.diff(sizes)
+        piece = np.clip(np.searchsorted(sizes, size_bytes, side="left") - 1, 0, len(slopes) - 1)
+        seconds: FloatArray = times[piece] + (size_bytes - sizes[piece]) * slopes[piece]
+        return seconds

@@ -6,11 +6,13 @@ Rows with the same profile key have the same times, so each distinct key is comp
 import numpy as np
 
 from tunewright.domain.config_batch import ConfigBatch, FloatArray
+from tunewright.domain.operation_checkpointing import recomputes_operations
 from tunewright.domain.problem import TuningProblem
 from tunewright.performance.constants import Efficiency
 from tunewright.performance.gemm import Device
 from tunewright.performance.layer_times import LayerTimes
 from tunewright.performance.modules import LayerParts, ModuleTimes
+from tunewright.performance.operation_recompute import recomputed_operations
 from tunewright.performance.profile_key import profile_groups
 from tunewright.performance.software import Software
 
@@ -34,8 +36,8 @@ def analytic_layer_times(
 def _layer_times(problem: TuningProblem, device: Device) -> LayerTimes:
     parts = LayerParts(problem, device)
     attention = _Attention(parts)
-    dense, dense_again = _dense(problem, device.batch, parts, attention)
-    moe, moe_again = _moe(problem, device.batch, parts, attention)
+    dense, dense_again = _dense(problem, device, parts, attention)
+    moe, moe_again = _moe(problem, device, parts, attention)
     head, embedding = parts.head(), parts.embedding()
     host, host_experts = parts.host()
     dense, dense_waits = _waiting(dense, dense_again, host, device.efficiency)
@@ -84,32 +86,38 @@ class _Attention:
 
 
 def _dense(
-    problem: TuningProblem, batch: ConfigBatch, parts: LayerParts, attention: _Attention
+    problem: TuningProblem, device: Device, parts: LayerParts, attention: _Attention
 ) -> tuple[ModuleTimes, FloatArray]:
+    batch = device.batch
     if not problem.model.num_dense_layers:
         return parts.nothing(), parts.nothing().forward
     mlp = parts.dense_mlp(problem.model.ffn_hidden_size)
     layer = attention.whole + mlp
-    selective = attention.again(batch) + batch.recomputes("mlp") * mlp.forward
-    return layer, _with_full(batch, layer, selective)
+    modules = attention.again(batch) + batch.recomputes("mlp") * mlp.forward
+    return layer, _recomputed(problem, batch, layer, modules, recomputed_operations(problem, device, parts, "dense"))
 
 
 def _moe(
-    problem: TuningProblem, batch: ConfigBatch, parts: LayerParts, attention: _Attention
+    problem: TuningProblem, device: Device, parts: LayerParts, attention: _Attention
 ) -> tuple[ModuleTimes, FloatArray]:
+    batch = device.batch
     if not problem.model.num_moe_layers:
         return parts.nothing(), parts.nothing().forward
     activation, shared = parts.expert_activation(), parts.shared_experts()
     routed = parts.router() + parts.experts() + activation
     layer = attention.whole + routed + shared
     whole = batch.recomputes("moe")
-    selective = attention.again(batch) + whole * (routed + shared).forward
-    selective += (~whole & batch.recomputes("moe_act")) * activation.forward
-    selective += (~whole & batch.recomputes("shared_experts")) * shared.forward
-    return layer, _with_full(batch, layer, selective)
+    modules = attention.again(batch) + whole * (routed + shared).forward
+    modules += (~whole & batch.recomputes("moe_act")) * activation.forward
+    modules += (~whole & batch.recomputes("shared_experts")) * shared.forward
+    return layer, _recomputed(problem, batch, layer, modules, recomputed_operations(problem, device, parts, "moe"))
 
 
-def _with_full(batch: ConfigBatch, layer: ModuleTimes, selective: FloatArray) -> FloatArray:
+def _recomputed(
+    problem: TuningProblem, batch: ConfigBatch, layer: ModuleTimes, modules: FloatArray, operations: FloatArray
+) -> FloatArray:
+    """Return what runs again: the layer under `full`, what `selective` means for the launcher, or nothing."""
+    selective = np.where(recomputes_operations(problem, batch), operations, modules)
     return np.where(batch.is_("recompute_granularity", "full"), layer.forward, selective)
 
 
@@ -125,7 +133,12 @@ def _waiting(
     ahead = np.where(exists, np.maximum(host - layer.forward, 0.0), 0.0)
     backward = layer.backward_input + layer.backward_weight + again
     behind = np.where(exists, np.maximum(host * (efficiency.host_backward + share) - backward, 0.0), 0.0)
-    return layer + ModuleTimes(ahead, behind, np.zeros_like(ahead)), (ahead, behind)
+    # Input and weight gradients are as many kernels each; what one half is behind, the other may still catch up.
+    half = efficiency.host_backward / 2
+    inputs = np.maximum(host * (half + share) - layer.backward_input - again, 0.0)
+    weights = np.maximum(host * half - layer.backward_weight, 0.0)
+    of_inputs = behind * inputs / np.maximum(inputs + weights, 1e-30)
+    return layer + ModuleTimes(ahead, of_inputs, behind - of_inputs), (ahead, behind)
 
 
 def _optimizer(device: Device) -> FloatArray:

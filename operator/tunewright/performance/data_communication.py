@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tunewright.domain.config_batch import ConfigBatch, FloatArray
+from tunewright.domain.config_batch import ConfigBatch, FloatArray, IntArray
 from tunewright.domain.degrees import Degrees
+from tunewright.domain.gradient_width import reduced_gradient_bytes
 from tunewright.domain.parameter_placement import PlacedParameters, place_parameters
 from tunewright.domain.pipeline_layout import StageTable
 from tunewright.domain.problem import TuningProblem
@@ -18,11 +19,7 @@ from tunewright.performance.placement import Group, Groups
 
 _Collective = Callable[[Group, FloatArray], FloatArray]
 
-GRADIENT_BYTES = 4.0
-"""Megatron reduces fp32 gradients."""
 PARAMETER_BYTES = 2.0
-SHARDED_GRADIENT_BYTES = 2.0
-"""FSDP2 reduces in bf16 here: its default when parameters are bf16."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +40,13 @@ def data_seconds(
     shared, routed = _widest(place_parameters(problem, batch, table))
     distributed, sharded = batch.is_("optimizer", "distributed"), batch.is_("optimizer", "fsdp2")
     width = np.where(batch.is_("precision", "fp32"), 4.0, PARAMETER_BYTES)
-    gradient = np.where(sharded, np.where(width > PARAMETER_BYTES, width, SHARDED_GRADIENT_BYTES), GRADIENT_BYTES)
-    scatter = _over_groups(collectives.reduce_scatter, groups, shared * gradient, routed * gradient)
+    gradient = reduced_gradient_bytes(problem, batch)
+    units = np.where(sharded, _sharded_units(table), 1)
+    scatter = units * _over_groups(
+        collectives.reduce_scatter, groups, shared * gradient / units, routed * gradient / units
+    )
     reduce = _over_groups(collectives.all_reduce, groups, shared * gradient, routed * gradient)
-    gather = _over_groups(collectives.all_gather, groups, shared * width, routed * width)
+    gather = units * _over_groups(collectives.all_gather, groups, shared * width / units, routed * width / units)
     spread = distributed | sharded
     degrees = Degrees.of(problem, batch)
     data = degrees.data_parallel_size * batch.context_parallel_size
@@ -58,6 +58,13 @@ def data_seconds(
         updated_parameters=updated,
         held_parameters=np.where(sharded, updated, shared + routed),
     )
+
+
+def _sharded_units(table: StageTable) -> IntArray:
+    """Messages of one pass under FSDP2, on the rank with most layers: one for each layer, and one for the ends."""
+    dense, moe = table.per_rank()
+    units: IntArray = (dense + moe).max(axis=1) + 1
+    return units
 
 
 def _widest(placed: PlacedParameters) -> tuple[FloatArray, FloatArray]:

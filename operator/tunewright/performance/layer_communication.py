@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tunewright.domain.config_batch import ConfigBatch, FloatArray
-from tunewright.domain.model_architecture import MixtureOfExperts, ModelArchitecture
+from tunewright.domain.model_architecture import MixtureOfExperts
+from tunewright.domain.operation_checkpointing import recomputes_operations
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.routing import token_copies
 from tunewright.performance.collectives import Collectives
@@ -17,6 +18,7 @@ from tunewright.performance.modules import Shapes
 from tunewright.performance.placement import Group, Groups
 
 _DISPATCH_AND_COMBINE = 2
+_COUNT_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +46,10 @@ def dense_layer_communication(
 ) -> LayerCommunication:
     """Return the collectives of a layer with a dense MLP."""
     shapes, element = Shapes.of(problem, batch), _element_bytes(batch)
-    attention = _attention_half(problem.model, shapes, groups.tensor, collectives, element)
+    attention = _attention_half(problem, shapes, groups.tensor, collectives, element)
+    mlp = _tensor_half(problem, shapes, groups.tensor, collectives, element)
     if not sequence_parallel:
-        attention = _without_second_gather(attention)
-    mlp = _tensor_half(shapes.tokens * problem.model.hidden_size * element, groups.tensor, collectives)
-    mlp = mlp if sequence_parallel else _without_second_gather(mlp)
+        attention, mlp = _without_second_gather(attention), _without_second_gather(mlp)
     full = batch.is_("recompute_granularity", "full")
     again = full * (attention.forward + mlp.forward) + batch.recomputes("mlp") * mlp.forward
     context = _context(problem, batch, groups.context, collectives)
@@ -80,13 +81,14 @@ def moe_layer_communication(
     if experts is None:
         return dense
     shapes, element = Shapes.of(problem, batch), _element_bytes(batch)
-    attention = _attention_half(problem.model, shapes, groups.tensor, collectives, element)
-    shared = _tensor_half(shapes.tokens * problem.model.hidden_size * element, groups.tensor, collectives)
+    attention = _attention_half(problem, shapes, groups.tensor, collectives, element)
+    shared = _tensor_half(problem, shapes, groups.tensor, collectives, element)
     shared = shared.times(1.0 if experts.shared_expert_ffn_hidden_size else 0.0)
     routed = _expert_tensor(problem, batch, shapes, groups.expert_tensor, collectives)
     full, whole = batch.is_("recompute_granularity", "full"), batch.recomputes("moe")
     mlp = shared.forward + routed.forward
     dispatch = _dispatch(problem, batch, groups.expert, collectives)
+    counted = dispatch + _token_counts(problem, experts, groups.expert, collectives)
     return replace(
         dense,
         tensor_forward=attention.forward + mlp,
@@ -94,9 +96,9 @@ def moe_layer_communication(
         tensor_again=full * (attention.forward + mlp)
         + whole * mlp
         + (batch.recomputes("shared_experts") & ~whole) * shared.forward,
-        expert_forward=dispatch,
+        expert_forward=counted,
         expert_backward=dispatch,
-        expert_again=(full | whole) * dispatch,
+        expert_again=(full | whole | recomputes_operations(problem, batch)) * counted,
     )
 
 
@@ -109,10 +111,19 @@ class _Half:
         return _Half(self.forward * factor, self.backward * factor)
 
 
-def _tensor_half(size_bytes: FloatArray, group: Group, collectives: Collectives) -> _Half:
+def _tensor_half(
+    problem: TuningProblem, shapes: Shapes, group: Group, collectives: Collectives, element: FloatArray
+) -> _Half:
     """One column- and one row-parallel linear: all-gather and reduce-scatter; backward gathers the input again."""
+    size_bytes = shapes.tokens * problem.model.hidden_size * element
     gather, scatter = collectives.all_gather(group, size_bytes), collectives.reduce_scatter(group, size_bytes)
-    return _Half(gather + scatter, 2.0 * gather + scatter)
+    half = _Half(gather + scatter, 2.0 * gather + scatter)
+    return _without_second_gather(half) if _keeps_gathered(problem) else half
+
+
+def _keeps_gathered(problem: TuningProblem) -> bool:
+    """Megatron gathers a linear's input again for the weight gradient; torch's autograd has saved it gathered."""
+    return problem.implementation == "torch"
 
 
 def _without_second_gather(half: _Half) -> _Half:
@@ -121,17 +132,21 @@ def _without_second_gather(half: _Half) -> _Half:
 
 
 def _attention_half(
-    model: ModelArchitecture, shapes: Shapes, group: Group, collectives: Collectives, element: FloatArray
+    problem: TuningProblem, shapes: Shapes, group: Group, collectives: Collectives, element: FloatArray
 ) -> _Half:
     """As `_tensor_half`; MLA gathers its compressed factors instead of the hidden state.
 
-    With fewer key/value heads than tensor ranks one more all-gather collects the QKV output.
+    With fewer key/value heads than tensor ranks one more all-gather collects Megatron's QKV output; torch programs hold
+    such a head on several ranks.
     """
+    model = problem.model
     width, latent = model.hidden_size, model.latent_attention
     if latent is not None:
         width = (latent.query_rank or model.hidden_size) + latent.key_value_rank + latent.rotated_head_dim
     gather = collectives.all_gather(group, shapes.tokens * width * element)
     scatter = collectives.reduce_scatter(group, shapes.tokens * model.hidden_size * element)
+    if _keeps_gathered(problem):
+        return _Half(gather + scatter, gather + scatter)
     extra = np.zeros_like(gather)
     if latent is None:
         output = (model.num_attention_heads + 2 * model.num_key_value_heads) * model.head_dim
@@ -166,6 +181,14 @@ def _dispatch(problem: TuningProblem, batch: ConfigBatch, group: Group, collecti
     plain = collectives.all_to_all(group, token_bytes * experts.experts_per_token)
     once = _deepep(experts, group, token_bytes, collectives)
     return _DISPATCH_AND_COMBINE * np.where(batch.is_("moe_dispatcher", "deepep"), once, plain)
+
+
+def _token_counts(
+    problem: TuningProblem, experts: MixtureOfExperts, group: Group, collectives: Collectives
+) -> FloatArray:
+    """The message with which torch programs tell each other how many tokens come; Megatron's is a wait of the host."""
+    told = np.full(np.shape(group.size), float(_COUNT_BYTES * experts.num_experts))
+    return collectives.all_to_all(group, told) * float(problem.implementation == "torch")
 
 
 def _deepep(experts: MixtureOfExperts, group: Group, token_bytes: FloatArray, collectives: Collectives) -> FloatArray:

@@ -1,9 +1,14 @@
-"""Seconds per micro batch of each kind of layer on one rank, without collectives: what a projection starts from.
+"""Seconds per micro batch of each kind of layer on one rank: what a projection starts from. Collectives come apart,
+unless a profile could not time a layer without them (`included_groups`).
 
 Made by `compute` (analytic) or by `profiled` (from a trial); read by `stages` and `step`.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
 
 from tunewright.domain.config_batch import FloatArray, IntArray
 
@@ -39,7 +44,14 @@ class LayerTimes:
     moe_wait_backward: FloatArray
     optimizer_seconds_per_parameter: FloatArray
     """Of one parameter that this rank updates."""
+    contention: float = 1.0
+    """How many times longer everything takes because ranks share cores; 1 where each has a device of its own."""
+    included_groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By kind of layer, the groups whose collectives are part of its times: they must not be added again."""
 
     def take(self, rows: IntArray) -> "LayerTimes":
         """Select rows by index."""
-        return LayerTimes(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+        taken: dict[str, Any] = {
+            name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return replace(self, **taken)

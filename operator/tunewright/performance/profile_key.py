@@ -33,22 +33,9 @@ KEY_FIELDS = (
 changes no layer's time: it enters the projection."""
 
 
-_LARGEST_CODE = 2**62
-"""Codes of combined columns stay below it, so that they fit in 64 bits."""
-
-
 def profile_groups(problem: TuningProblem, batch: ConfigBatch) -> tuple[IntArray, IntArray]:
     """Return the first row of each distinct profile key, and for every row the position of its key there."""
-    combined, span = np.zeros(len(batch), dtype=np.int64), 1
-    for name in _fields(problem):
-        column = batch.columns[name]
-        width = int(column.max(initial=0)) + 1
-        if span * width >= _LARGEST_CODE:
-            distinct, combined = np.unique(combined, return_inverse=True)
-            combined, span = combined.reshape(-1), len(distinct)
-        combined, span = combined * width + column, span * width
-    _, first, index = np.unique(combined.reshape(-1), return_index=True, return_inverse=True)
-    return first.astype(np.int64), index.reshape(-1).astype(np.int64)
+    return batch.distinct(_fields(problem))
 
 
 def profile_keys(problem: TuningProblem, batch: ConfigBatch) -> NDArray[np.object_]:

@@ -1,6 +1,7 @@
 """Layer times from a trial's profile; what the profile lacks is modelled, and named. Called by `projection`."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -41,14 +42,25 @@ def profiled_layer_times(
         times = replace(times, optimizer_seconds_per_parameter=seconds)
     else:
         modelled.append("optimizer")
+    times = replace(times, included_groups=_included(profile), contention=profile.contention)
     timed = [timing for _, timing in expected.values() if timing is not None]
     return ProfiledTimes(times, tuple(modelled), max((_spread(timing) for timing in timed), default=0.0))
+
+
+def _included(profile: Profile) -> dict[str, frozenset[str]]:
+    """Return what is in the times of the layers that were timed.
+
+    A group that did not fit in the node ran with fewer ranks than the candidate's: its collectives are modelled.
+    """
+    groups = frozenset(profile.included_groups) - frozenset(profile.modelled_groups)
+    layers = {"dense": profile.dense_layer, "moe": profile.moe_layer}
+    return {kind: groups for kind, timing in layers.items() if timing is not None and groups}
 
 
 def _with_timing(times: LayerTimes, kind: str, timing: LayerTiming) -> LayerTimes:
     forward: FloatArray = getattr(times, f"{kind}_forward")
     backward: FloatArray = getattr(times, f"{kind}_backward_input")
-    columns = {
+    columns: dict[str, Any] = {
         f"{kind}_forward": np.full_like(forward, timing.forward.seconds),
         f"{kind}_backward_input": np.full_like(forward, timing.backward_input.seconds),
         f"{kind}_backward_weight": np.full_like(forward, timing.backward_weight.seconds),

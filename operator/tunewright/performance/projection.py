@@ -35,7 +35,7 @@ class Projection(Value):
     model_flops_utilisation: float = Field(ge=0)
     parts: dict[str, float] = Field(description="Seconds; their sum is stepSeconds.")
     uncertainty: float = Field(ge=0, description="Relative, one standard deviation.")
-    flags: tuple[str, ...] = Field((), description="What was modelled rather than timed.")
+    flags: tuple[str, ...] = Field((), description="What was modelled, or timed only together with something else.")
     simulated: bool = Field(False, description="The profile came from a stand-in.")
 
 
@@ -74,6 +74,7 @@ def _flags(step: StepEstimate, profiled: ProfiledTimes, profile: Profile) -> tup
     parts = [f"modelled:{name}" for name in profiled.modelled]
     parts += [f"modelled:{name}" for name in _modelled_communication(step, profile)]
     parts += [f"untimed-group:{name}" for name in profile.modelled_groups]
+    parts += [f"within-layers:{name}" for name in profile.included_groups if name not in profile.modelled_groups]
     return tuple(parts)
 
 

@@ -22,6 +22,8 @@ class Software:
     """Grouped products in 8 bits cast all experts in one kernel; False: expert by expert, at small sizes each."""
     post_validation: bool = False
     """Optimizer steps of pipeline ranks need not wait for each other (Qi et al. 2024, arXiv 2401.10241)."""
+    automatic_orders: bool = False
+    """Zero-bubble orders are made for measured times by the runner's scheduler instead of being fixed."""
     overlaps_tensor: bool = True
     """Tensor collectives run beside GEMMs in chunks (user buffers, asynchronous tensor parallel)."""
     overlaps_pipeline: bool = True

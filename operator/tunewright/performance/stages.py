@@ -3,6 +3,7 @@
 Called by `step`, which hands the result to the pipeline simulation and takes the busiest rank's parts from it.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,6 +18,9 @@ from tunewright.performance.layer_times import LayerTimes
 from tunewright.performance.pipeline.simulate import StageTimes
 
 _KINDS = ("tensor", "context", "expert")
+
+_GROUPS = {"tensor": {"tensor", "expert tensor"}, "context": {"context"}, "expert": {"expert"}}
+"""The groups whose collectives each kind of communication consists of."""
 
 _CORE_BACKWARD = 2.5
 """Backward over forward of the attention core: what the backward ring hides behind."""
@@ -69,6 +73,7 @@ class LayerSeconds:
         recompute: FloatArray = getattr(times, f"{kind}_recompute")
         backward: FloatArray = getattr(times, f"{kind}_backward_input") - recompute
         weight: FloatArray = getattr(times, f"{kind}_backward_weight")
+        communication = _without_included(communication, times.included_groups.get(kind, frozenset()))
         core = times.dense_core_forward * shares.context
         made = cls(
             forward=forward,
@@ -96,6 +101,13 @@ class LayerSeconds:
         shrunk |= {f"{name}_backward": getattr(self, f"{name}_backward") * backward for name in _KINDS}
         shrunk |= {f"{name}_again": getattr(self, f"{name}_again") * backward for name in _KINDS}
         return replace(self, **shrunk)
+
+
+def _without_included(communication: LayerCommunication, included: Set[str]) -> LayerCommunication:
+    """Leave out the collectives that are part of the layer's times already."""
+    kinds = [kind for kind, groups in _GROUPS.items() if groups & included]
+    names = [f"{kind}_{when}" for kind in kinds for when in ("forward", "backward", "again")]
+    return replace(communication, **{name: np.zeros_like(getattr(communication, name)) for name in names})
 
 
 def _left(communication: FloatArray, hidden: FloatArray) -> FloatArray:

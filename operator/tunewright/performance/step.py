@@ -20,6 +20,7 @@ from tunewright.performance.constants import Efficiency, OverlapShares
 from tunewright.performance.flops import model_flops_per_step, recomputed_per_step
 from tunewright.performance.gemm import peak_flops_per_second
 from tunewright.performance.layer_times import LayerTimes
+from tunewright.performance.pipeline.simulate import StageTimes
 from tunewright.performance.software import Software
 from tunewright.performance.step_parts import StepModel
 from tunewright.trial_protocol.report import CollectiveTiming
@@ -48,12 +49,13 @@ class StepEstimate:
     @cached_property
     def step_seconds(self) -> FloatArray:
         """One optimizer step, end to end."""
-        return _sum(self.parts.values())
+        return _sum(self.parts.values(), len(self.tokens_per_second_per_gpu))
 
     @cached_property
     def pipeline_seconds(self) -> FloatArray:
         """First forward to last backward pass."""
-        return _sum(seconds for name, seconds in self.parts.items() if name not in _ONCE_PER_STEP)
+        during = [seconds for name, seconds in self.parts.items() if name not in _ONCE_PER_STEP]
+        return _sum(during, len(self.tokens_per_second_per_gpu))
 
     @property
     def bubble_fraction(self) -> FloatArray:
@@ -85,6 +87,14 @@ def estimate(
     return _with_throughput(problem, batch, parts)
 
 
+def stage_seconds(problem: TuningProblem, batch: ConfigBatch) -> StageTimes:
+    """Return what every pipeline rank and chunk takes per micro batch; rows of one pipeline depth."""
+    efficiency, software = Efficiency.of(problem.cluster.accelerator), Software()
+    times = analytic_layer_times(problem, batch, efficiency, software)
+    collectives, shares = Collectives(problem.cluster, (), efficiency), default_overlap(problem, software)
+    return StepModel(problem, batch, times, collectives, shares, efficiency, software).stages
+
+
 def default_overlap(problem: TuningProblem, software: Software) -> OverlapShares:
     """Return the shares that hold for a launcher: the builtin runner waits for every collective."""
     if problem.backend == "builtin" or problem.cluster.accelerator.vendor == "cpu":
@@ -97,9 +107,9 @@ def default_overlap(problem: TuningProblem, software: Software) -> OverlapShares
 def _row_chunks(batch: ConfigBatch) -> Iterator[IntArray]:
     """Yield rows of equal pipeline depth, with few or with many chunks a rank: arrays are as wide as the largest."""
     ranks, chunks = batch.pipeline_parallel_size, batch.virtual_pipeline_parallel_size
-    many = chunks > _FEW_CHUNKS
-    for key in np.unique(ranks * 2 + many):
-        rows = np.flatnonzero(ranks * 2 + many == key)
+    keys = ranks * 2 + (chunks > _FEW_CHUNKS)
+    for key in np.flatnonzero(np.bincount(keys)):
+        rows = np.flatnonzero(keys == key)
         # Rows that are simulated together stay together.
         rows = rows[np.lexsort((chunks[rows], batch.columns["pipeline_schedule"][rows]))]
         size = max(1, _MAX_ELEMENTS // (int(key // 2) * int(chunks[rows].max())))
@@ -107,7 +117,7 @@ def _row_chunks(batch: ConfigBatch) -> Iterator[IntArray]:
 
 
 def _with_throughput(problem: TuningProblem, batch: ConfigBatch, parts: dict[str, FloatArray]) -> StepEstimate:
-    step, world = _sum(parts.values()), problem.world_size
+    step, world = _sum(parts.values(), len(batch)), problem.world_size
     peaks = np.array([peak_flops_per_second(problem.cluster.accelerator, name) for name in PRECISIONS])
     capacity = step * world * peaks[batch.precision]
     model = model_flops_per_step(problem)
@@ -119,6 +129,5 @@ def _with_throughput(problem: TuningProblem, batch: ConfigBatch, parts: dict[str
     )
 
 
-def _sum(parts: Iterable[FloatArray]) -> FloatArray:
-    total: FloatArray = np.sum(np.stack(list(parts)), axis=0)
-    return total
+def _sum(parts: Iterable[FloatArray], rows: int) -> FloatArray:
+    return sum(parts, np.zeros(rows))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,13 +14,37 @@ from tunewright.domain.training_config import V_SHAPED_SCHEDULES, ZERO_BUBBLE_SC
 from tunewright.performance.collectives import Collectives
 from tunewright.performance.constants import Efficiency, OverlapShares
 from tunewright.performance.data_communication import DataSeconds, data_seconds
-from tunewright.performance.layer_communication import dense_layer_communication, moe_layer_communication
+from tunewright.performance.layer_communication import (
+    LayerCommunication,
+    dense_layer_communication,
+    moe_layer_communication,
+)
 from tunewright.performance.layer_times import LayerTimes
 from tunewright.performance.modules import Shapes
+from tunewright.performance.pipeline.automatic import with_automatic_orders
 from tunewright.performance.pipeline.simulate import StageTimes, pipeline_seconds
 from tunewright.performance.placement import Groups
+from tunewright.performance.profile_key import profile_groups
+from tunewright.performance.shared_cores import shared_pipeline_seconds
 from tunewright.performance.software import Software
 from tunewright.performance.stages import LayerCounts, LayerSeconds, stage_times
+
+Seconds = TypeVar("Seconds", LayerCommunication, DataSeconds)
+
+_DATA_FIELDS = (
+    "tensor_parallel_size",
+    "context_parallel_size",
+    "pipeline_parallel_size",
+    "virtual_pipeline_parallel_size",
+    "expert_parallel_size",
+    "expert_tensor_parallel_size",
+    "micro_batch_size",
+    "pipeline_schedule",
+    "pipeline_layout",
+    "precision",
+    "optimizer",
+)
+"""Fields that change what happens once per step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,19 +61,30 @@ class StepModel:
 
     def parts(self) -> dict[str, FloatArray]:
         """Return the parts of the step in their order, seconds per row."""
-        stages = stage_times(self._counts, self._dense, self._moe, self.times, self._hop_seconds())
-        if not self.software.overlaps_pipeline:
-            stages = self._with_stalls(stages)
+        stages = self.stages
         parts = self._rank_parts(stages)
         work = sum(parts.values(), np.zeros(len(self.batch)))
         pipeline = pipeline_seconds(
             self.batch, stages, self._micro_batches, post_validation=self.software.post_validation
         )
+        if self.software.automatic_orders:
+            pipeline = with_automatic_orders(self.batch, stages, self._micro_batches, pipeline)
+        if self.times.contention > 1.0:
+            everyone = stages.total() * self._micro_batches[:, None]
+            pipeline = shared_pipeline_seconds(pipeline, everyone, self.times.contention)
+            share = np.where(self.batch.pipeline_parallel_size > 1, np.minimum(pipeline / work, 1.0), 1.0)
+            parts, work = {name: seconds * share for name, seconds in parts.items()}, work * share
         idle = np.where(self.batch.pipeline_parallel_size > 1, np.maximum(pipeline - work, 0.0), 0.0)
         transfers = np.minimum(idle, 2 * _hops_each_way(self.batch) * stages.hop)
         parts["pipelineTransfer"] = transfers
         parts["pipelineBubble"] = idle - transfers
         return parts | self._step_parts(stages)
+
+    @cached_property
+    def stages(self) -> StageTimes:
+        """Seconds of every rank and chunk per micro batch, with what stays exposed of collectives."""
+        stages = stage_times(self._counts, self._dense, self._moe, self.times, self._hop_seconds())
+        return stages if self.software.overlaps_pipeline else self._with_stalls(stages)
 
     @cached_property
     def _table(self) -> StageTable:
@@ -59,24 +95,36 @@ class StepModel:
         return LayerCounts.of(self.problem, self.batch, self._table)
 
     @cached_property
-    def _groups(self) -> Groups:
-        return Groups.of(self.problem, self.batch)
+    def _alike(self) -> tuple[ConfigBatch, IntArray]:
+        """One row of each kind of work inside a layer, of which there are few, and the kind of every row."""
+        first, index = profile_groups(self.problem, self.batch)
+        return self.batch.take(first), index
 
     @cached_property
     def _dense(self) -> LayerSeconds:
+        distinct, index = self._alike
         communication = dense_layer_communication(
             self.problem,
-            self.batch,
-            self._groups,
+            distinct,
+            Groups.of(self.problem, distinct),
             self.collectives,
             sequence_parallel=self.software.sequence_parallel,
         )
-        return LayerSeconds.of("dense", self.times, communication, self.shares)
+        return LayerSeconds.of("dense", self.times, _spread(communication, index), self.shares)
 
     @cached_property
     def _moe(self) -> LayerSeconds:
-        communication = moe_layer_communication(self.problem, self.batch, self._groups, self.collectives)
-        return LayerSeconds.of("moe", self.times, communication, self.shares)
+        distinct, index = self._alike
+        groups = Groups.of(self.problem, distinct)
+        communication = moe_layer_communication(self.problem, distinct, groups, self.collectives)
+        return LayerSeconds.of("moe", self.times, _spread(communication, index), self.shares)
+
+    @cached_property
+    def _data(self) -> DataSeconds:
+        first, index = self.batch.distinct(_DATA_FIELDS)
+        distinct = self.batch.take(first)
+        table, groups = StageTable.of(self.problem.model, distinct), Groups.of(self.problem, distinct)
+        return _spread(data_seconds(self.problem, distinct, table, groups, self.collectives), index)
 
     @cached_property
     def _micro_batches(self) -> IntArray:
@@ -86,7 +134,7 @@ class StepModel:
         """One transfer of a micro batch's hidden state between adjacent pipeline ranks."""
         element = np.where(self.batch.is_("precision", "fp32"), 4.0, 2.0)
         message = Shapes.of(self.problem, self.batch).token_share * self.problem.model.hidden_size * element
-        return self.collectives.send_receive(self._groups.neighbours, message)
+        return self.collectives.send_receive(Groups.of(self.problem, self.batch).neighbours, message)
 
     def _with_stalls(self, stages: StageTimes) -> StageTimes:
         """Lengthen every pass of a chunk by the transfer behind it."""
@@ -121,8 +169,7 @@ class StepModel:
 
     def _step_parts(self, stages: StageTimes) -> dict[str, FloatArray]:
         """What happens once per step, or per micro batch under FSDP2."""
-        data = data_seconds(self.problem, self.batch, self._table, self._groups, self.collectives)
-        accelerator = self.problem.cluster.accelerator
+        data, accelerator = self._data, self.problem.cluster.accelerator
         clear = self.efficiency.clear_bytes_per_parameter / (
             accelerator.hbm_bytes_per_second * accelerator.hbm_efficiency
         )
@@ -146,9 +193,11 @@ class StepModel:
         return self._exposed(data.parameter_gather, once, stages.forward)
 
     def _exposed(self, seconds: FloatArray, once: FloatArray, per_micro_batch: FloatArray) -> FloatArray:
-        always = self.shares.sharded_data * per_micro_batch.sum(axis=2).max(axis=1) * self._micro_batches
-        hideable = np.where(self.batch.is_("optimizer", "fsdp2"), always, once)
-        return np.maximum(seconds - hideable, 0.0)
+        sharded = self.batch.is_("optimizer", "fsdp2")
+        if sharded.any():
+            always = self.shares.sharded_data * per_micro_batch.sum(axis=2).max(axis=1) * self._micro_batches
+            once = np.where(sharded, always, once)
+        return np.maximum(seconds - once, 0.0)
 
     def _overlaps(self, switch: str) -> FloatArray:
         """Zero-bubble runners wait for data-parallel collectives whatever the switch says."""
@@ -172,6 +221,12 @@ class _Counter:
         """Sum over the rank's layers."""
         total: FloatArray = self.dense * dense + self.moe * moe
         return total
+
+
+def _spread(seconds: Seconds, index: IntArray) -> Seconds:
+    """Return the seconds of every row from those of distinct rows."""
+    columns: dict[str, FloatArray] = vars(seconds)
+    return type(seconds)(**{name: column[index] for name, column in columns.items()})
 
 
 def _there_and_back(layer: LayerSeconds, name: str) -> FloatArray:

@@ -94,10 +94,29 @@ def test_latency_grows_with_the_group() -> None:
     assert times[0] > 1e-6
 
 
-def test_a_timed_message_sets_the_bandwidth_of_its_operation_and_size_only() -> None:
-    timed = CollectiveTiming(operation="all-gather", ranks=8, bytes=10**6, timing=Timing(seconds=1e-3))
-    plain, measured = Collectives(a_cluster()), Collectives(a_cluster(), (timed,))
-    assert measured.all_gather(a_group(8, 8), SIZE)[0] == pytest.approx(64e-3)
+def timed(size_bytes: int, seconds: float) -> CollectiveTiming:
+    return CollectiveTiming(operation="all-gather", ranks=8, bytes=size_bytes, timing=Timing(seconds=seconds))
+
+
+def test_a_timed_message_sets_latency_and_bandwidth_of_its_operation_and_group_only() -> None:
+    plain, measured = Collectives(a_cluster()), Collectives(a_cluster(), (timed(10**6, 1e-3),))
+    latency = a_cluster().accelerator.scale_up_latency_seconds * 7**0.5
+    expected = latency + 64 * (1e-3 - latency)
+    assert measured.all_gather(a_group(8, 8), SIZE)[0] == pytest.approx(expected)
+    assert measured.all_gather(a_group(8, 8), np.array([1e6]))[0] == pytest.approx(1e-3)
     for group in (a_group(4, 4), a_group(8, 4)):
         assert measured.all_gather(group, SIZE)[0] == plain.all_gather(group, SIZE)[0]
     assert measured.reduce_scatter(a_group(8, 8), SIZE)[0] == plain.reduce_scatter(a_group(8, 8), SIZE)[0]
+
+
+def test_between_two_timed_messages_seconds_are_on_their_line() -> None:
+    measured = Collectives(a_cluster(), (timed(10**6, 3e-3), timed(10**5, 2e-3)))
+    sizes = np.array([1e5, 5.5e5, 1e6, 1.9e6])
+    assert measured.all_gather(a_group(8, 8), sizes) == pytest.approx([2e-3, 2.5e-3, 3e-3, 4e-3])
+
+
+def test_a_larger_message_is_never_faster_whatever_the_timings_say() -> None:
+    measured = Collectives(a_cluster(), (timed(10**5, 2e-3), timed(10**6, 1e-3)))
+    seconds = measured.all_gather(a_group(8, 8), np.array([0.0, 1.0, 1e4, 1e5, 5e5, 1e6, 1e8]))
+    assert (np.diff(seconds) >= 0).all()
+    assert seconds[0] < seconds[3]

@@ -45,6 +45,23 @@ def test_ranks_that_share_a_key_value_head_gather_the_projection_too() -> None:
     assert dense(problem, batch).tensor_forward[0] == pytest.approx(4 * once + extra)
 
 
+@pytest.mark.parametrize("groups", [8, 2], ids=["enough-heads", "shared-heads"])
+def test_torch_programs_have_saved_what_megatron_gathers_again(groups: int) -> None:
+    problem = a_problem(a_dense_model(num_key_value_heads=groups), implementation="torch")
+    batch = a_batch({"tensor_parallel_size": 4})
+    layer, once = dense(problem, batch), gather(problem, batch, 8192 * 4096 * 2)
+    assert layer.tensor_forward[0] == layer.tensor_backward[0] == pytest.approx(4 * once)
+
+
+def test_torch_programs_tell_each_other_first_how_many_tokens_come() -> None:
+    batch = a_batch({"expert_parallel_size": 8})
+    torch, megatron = (
+        moe(a_problem(a_moe_model(), implementation=name), batch) for name in ("torch", "transformer-engine")
+    )
+    assert torch.expert_forward[0] > megatron.expert_forward[0]
+    assert torch.expert_backward[0] == megatron.expert_backward[0]
+
+
 def test_latent_attention_gathers_its_compressed_factors() -> None:
     problem, batch = a_problem(a_latent_model()), a_batch({"tensor_parallel_size": 8})
     whole = gather(problem, batch, 8192 * 2048 * 2)

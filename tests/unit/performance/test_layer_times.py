@@ -1,7 +1,5 @@
 """Analytic layer times: how precision, splits, recomputation and features move them, and times from a profile."""
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,8 @@ from tests.unit.performance.builders import (
     a_problem,
     an_accelerator,
 )
+from tunewright.domain.model_architecture import ModelArchitecture
+from tunewright.domain.operation_checkpointing import kept_products, products, recomputed_products
 from tunewright.performance.compute import analytic_layer_times
 from tunewright.performance.profiled import profiled_layer_times
 from tunewright.performance.software import Software
@@ -85,6 +85,27 @@ def test_selective_recomputation_adds_only_its_modules() -> None:
     assert core == pytest.approx(times.dense_core_forward[0])
 
 
+@pytest.mark.parametrize("model", [a_dense_model(), a_moe_model(), a_latent_model()], ids=lambda model: model.name)
+def test_torchtitans_selective_runs_every_second_product_again(model: ModelArchitecture) -> None:
+    batch = a_batch({}, {"recompute_granularity": "selective"}, {"recompute_granularity": "full"})
+    problem = a_problem(model, backend="torchtitan", implementation="torch")
+    times = analytic_layer_times(problem, batch)
+    kind = "moe" if model.is_moe else "dense"
+    none, selective, full = getattr(times, f"{kind}_recompute")
+    assert none == 0
+    assert 0.1 * full < selective < 0.9 * full
+    modules = analytic_layer_times(a_problem(model, implementation="torch"), batch)
+    assert getattr(modules, f"{kind}_recompute")[1] == 0  # elsewhere `selective` without modules drops nothing
+
+
+def test_memory_keeps_what_performance_does_not_compute_again() -> None:
+    for model in (a_dense_model(), a_moe_model(), a_latent_model()):
+        for kind in ("dense", "moe"):
+            order = products(model, kind)
+            assert not set(kept_products(order, compiled=True)) & set(recomputed_products(order))
+            assert {*kept_products(order), *recomputed_products(order)} >= set(order[:-1])
+
+
 def test_loss_fusion_shortens_the_head_only() -> None:
     times = analytic_layer_times(a_problem(), a_batch({}, {"cross_entropy_fusion": False}))
     assert times.head_forward[1] > times.head_forward[0]
@@ -151,7 +172,8 @@ def test_a_compressed_query_replaces_the_query_projection_by_two_smaller_ones() 
 def test_rows_with_one_profile_key_share_their_times() -> None:
     batch = a_batch({"pipeline_parallel_size": 4}, {"tensor_parallel_size": 2}, {"pipeline_schedule": "v-half"})
     times = analytic_layer_times(a_problem(), batch)
-    for field in fields(times):
-        column = getattr(times, field.name)
+    columns = [value for value in vars(times).values() if isinstance(value, np.ndarray)]
+    assert len(columns) == 20
+    for column in columns:
         assert column[0] == column[2]
         assert np.isfinite(column).all()

@@ -110,6 +110,35 @@ def test_untimed_groups_and_stand_ins_are_carried_over() -> None:
     assert projection.simulated
 
 
+def test_collectives_inside_timed_layers_are_not_added_again() -> None:
+    problem = a_problem(a_moe_model(), backend="builtin")  # which hides no collective behind a layer
+    config = TrainingConfig(tensor_parallel_size=2, expert_parallel_size=8)
+    apart = modelled_profile(problem, config)
+    whole = apart.model_copy(update={"included_groups": ("tensor", "expert")})
+    added, counted_once = (project(problem, config, a_report(profile)) for profile in (apart, whole))
+    inside = ("tensorCommunication", "expertCommunication")
+    assert all(added.parts[name] > 0 and counted_once.parts[name] == 0 for name in inside)
+    assert counted_once.step_seconds == pytest.approx(added.step_seconds - sum(added.parts[name] for name in inside))
+    assert {"within-layers:tensor", "within-layers:expert"} <= set(counted_once.flags)
+    assert not {"modelled:tensorCommunication", "modelled:expertCommunication"} & set(counted_once.flags)
+
+
+def test_a_group_that_ran_with_fewer_ranks_is_still_modelled() -> None:
+    problem, config = a_problem(a_moe_model()), TrainingConfig(expert_parallel_size=8)
+    profile = modelled_profile(problem, config)
+    partly = profile.model_copy(update={"included_groups": ("expert",), "modelled_groups": ("expert",)})
+    expected, found = (project(problem, config, a_report(one)) for one in (profile, partly))
+    assert found.parts == expected.parts
+
+
+def test_layers_that_were_not_timed_keep_their_collectives() -> None:
+    problem, config = a_problem(a_latent_model(), backend="builtin"), TrainingConfig(tensor_parallel_size=2)
+    profile = modelled_profile(problem, config).model_copy(update={"included_groups": ("tensor",)})
+    only_moe = profile.model_copy(update={"dense_layer": None})
+    assert project(problem, config, a_report(profile)).parts["tensorCommunication"] == 0
+    assert project(problem, config, a_report(only_moe)).parts["tensorCommunication"] > 0
+
+
 def test_a_projection_survives_json() -> None:
     problem, config = a_problem(), TrainingConfig()
     projection = project(problem, config, a_report(modelled_profile(problem, config)))

@@ -117,7 +117,8 @@ def test_fsdp_pays_its_collectives_for_every_micro_batch() -> None:
     batch = a_batch({"optimizer": "fsdp2"}, {"optimizer": "distributed"})
     step = estimate(a_problem(global_batch_size=256), batch, overlap=waits)
     gather = step.parts["parameterGather"]
-    assert gather[0] == pytest.approx(2 * 4 * gather[1], rel=0.01)
+    assert gather[0] == pytest.approx(2 * 4 * gather[1], rel=0.1)
+    assert gather[0] > 2 * 4 * gather[1]  # layer by layer: more messages, each with its latency
 
 
 def test_context_parallel_hides_its_ring_behind_attention() -> None:
