@@ -11,6 +11,7 @@ from tests.unit.trial.requests import MOE, make_request
 from tunewright.domain.value import Value
 from tunewright.errors import ProtocolError
 from tunewright.trial_protocol.codec import decode_report, decode_request, encode_report, encode_request
+from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.report import (
     MAX_REPORT_BYTES,
     CollectiveTiming,
@@ -80,6 +81,85 @@ EXAMPLE = encode_report(
         profile=Profile(dense_layer=LayerTiming(**{name: Timing(seconds=0.25) for name in LayerTiming.model_fields})),
     )
 )
+
+
+LAYER = LayerTiming(**{name: Timing(seconds=0.25) for name in LayerTiming.model_fields})
+FULL_PROFILE = encode_report(
+    TrialReport(
+        identity=PROFILE,
+        profile=Profile(
+            dense_layer=LAYER,
+            collectives=(CollectiveTiming(operation="all-reduce", ranks=2, bytes=1, timing=Timing(seconds=0.1)),),
+            saved_bytes_per_layer={"dense": 1},
+            peak_memory_bytes=1,
+            spent_seconds={"compile": 1.0},
+            phase_peak_bytes={"dense": 1},
+        ),
+        device=DeviceFacts(name="cpu", count=1, memory_bytes=1, clock_megahertz=1, power_cap_watts=1, co_tenants=1),
+        wall_seconds=1.0,
+    )
+)
+FULL_MEASUREMENT = encode_report(
+    TrialReport(
+        identity=MEASURE,
+        measured=Measured(
+            step_seconds=(1.0,),
+            tokens_per_step=1,
+            world_size=1,
+            nodes=1,
+            peak_memory_bytes=1,
+            first_loss=1.0,
+            last_loss=1.0,
+            losses=(1.0,),
+            stage_peak_bytes=(1,),
+        ),
+    )
+)
+SIGNED = ("firstLoss", "lastLoss", "losses")
+"""Numbers that may be negative."""
+
+
+def numbers_of(document: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Return the path of every number beside the identity and the version."""
+    if isinstance(document, dict):
+        items: list[tuple[str | int, Any]] = [(k, v) for k, v in document.items() if k != "identity"]
+    elif isinstance(document, list):
+        items = list(enumerate(document))
+    else:
+        is_number = isinstance(document, int | float) and not isinstance(document, bool)
+        return [path] if is_number and path != ("protocolVersion",) else []
+    return [found for key, value in items for found in numbers_of(value, (*path, key))]
+
+
+NUMBERS = [
+    (text, identity, path)
+    for text, identity in ((FULL_PROFILE, PROFILE), (FULL_MEASUREMENT, MEASURE))
+    for path in numbers_of(json.loads(text))
+]
+HUGE = st.floats(min_value=1e40, allow_infinity=False) | st.integers(min_value=10**40, max_value=10**300)
+NEGATIVE = st.floats(max_value=-1e-9, allow_infinity=False) | st.integers(max_value=-1, min_value=-(10**300))
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(NUMBERS), st.one_of(HUGE, NEGATIVE, st.just(1e30)))
+def test_no_number_of_a_report_may_be_absurd(place: tuple[str, TrialIdentity, Any], value: float) -> None:
+    text, identity, path = place
+    if set(path) & set(SIGNED) and abs(value) < 1e40:
+        return
+    document = json.loads(text)
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    with pytest.raises(ProtocolError):
+        decode_report(json.dumps(document), identity)
+
+
+def test_a_report_with_every_number_is_read() -> None:
+    assert decode_report(FULL_PROFILE, PROFILE).profile is not None
+    assert decode_report(FULL_MEASUREMENT, MEASURE).measured is not None
+    named = {str(path[-1]) for _, _, path in NUMBERS} | {str(path[-2]) for _, _, path in NUMBERS if len(path) > 1}
+    assert {"phasePeakBytes", "savedBytesPerLayer", "spentSeconds", "ranks", "bytes", "stagePeakBytes"} <= named
 
 
 @given(REPORTS)
@@ -154,6 +234,7 @@ def test_a_request_with_any_field_changed_is_read_or_refused_but_never_crashes(
     inner[path[-1]] = value
     try:
         request = decode_request(json.dumps(document))
+        assert path[0] != "config" or request == REQUEST, "another configuration under the same digest"
     except ProtocolError as error:
         assert "request" in str(error)
         return

@@ -8,6 +8,7 @@ import torch
 
 from tunewright.trial_protocol.report import DeviceFacts
 from tunewright.trial_protocol.request import ExpectedDevice
+from tunewright_trial.device_state import driver_version, pci_address_of, power_cap_watts, processes_of_others
 from tunewright_trial.failures import TrialFailure
 
 _TELLING = ("NCCL_", "RCCL_", "GLOO_", "HIP_", "HSA_", "ROCR_", "CUDA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "NVTE_")
@@ -75,26 +76,36 @@ def facts_of(device: torch.device) -> DeviceFacts:
         host=host,
         torch_version=version,
         runtime=_runtime(),
-        **_clocks(device),
+        clock_megahertz=_clock(device),
+        power_cap_watts=power_cap_watts(pci_address_of(properties)),
+        co_tenants=_co_tenants(device),
     )
 
 
 def _runtime() -> str:
-    """Return the versions below torch: device runtime and collectives."""
+    """Return the versions below torch: device runtime, collectives and kernel driver."""
     runtime = f"hip {torch.version.hip}" if torch.version.hip else f"cuda {torch.version.cuda}"
     collectives = ".".join(map(str, torch.cuda.nccl.version()))
-    return f"{runtime}, {'rccl' if torch.version.hip else 'nccl'} {collectives}"[:80]
+    versions = [runtime, f"{'rccl' if torch.version.hip else 'nccl'} {collectives}", driver_version()]
+    return ", ".join(filter(None, versions))[:80]
 
 
-def _clocks(device: torch.device) -> dict[str, int]:
-    """Return clock and co-tenants where the vendor's management library is installed, else nothing."""
+_NO_LIBRARY = (ImportError, ModuleNotFoundError, RuntimeError, AttributeError)
+"""What torch raises where the vendor's management library is not installed."""
+
+
+def _clock(device: torch.device) -> int:
     try:
-        return {
-            "clock_megahertz": int(torch.cuda.clock_rate(device)),
-            "co_tenants": max(len(torch.cuda.list_gpu_processes(device).splitlines()) - 1, 0),
-        }
-    except (ImportError, ModuleNotFoundError, RuntimeError, AttributeError):
-        return {}
+        return int(torch.cuda.clock_rate(device))
+    except _NO_LIBRARY:
+        return 0
+
+
+def _co_tenants(device: torch.device) -> int:
+    try:
+        return max(len(torch.cuda.list_gpu_processes(device).splitlines()) - 1, 0)
+    except _NO_LIBRARY:
+        return processes_of_others()
 
 
 def environment_lines(environment: Mapping[str, str]) -> list[str]:

@@ -4,7 +4,9 @@
     python -m tunewright_trial --probe
 
 The request comes from --request, TUNEWRIGHT_REQUEST (a file) or TUNEWRIGHT_REQUEST_JSON (the text itself).
-Exit code 0: a result was written. 2: there is no valid request (a report says so if the request tells whose it is).
+On several nodes one of them writes the result, and each its own failure.
+Exit code 0: all went well. 2: there is no valid request (a report says so if the request tells whose it is, and
+not where the configuration is another than its digest says).
 3: a failure was written.
 """
 
@@ -18,14 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from tunewright.errors import InvalidInput, ProtocolError
-from tunewright.trial_protocol.codec import decode_request
+from tunewright.trial_protocol.codec import ForeignConfig, decode_request
 from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.report import DeviceFacts, Measured, Profile, TrialReport
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.failures import classify
+from tunewright_trial.gathering import gather
 from tunewright_trial.launched import primus
 from tunewright_trial.report_file import write_report
-from tunewright_trial.supervisor import Finding, interruptible, supervise, worst
+from tunewright_trial.supervisor import Finding, interruptible, places, supervise, worst
 
 EXIT_RESULT = 0
 EXIT_BAD_REQUEST = 2
@@ -50,9 +53,11 @@ def main(arguments: Sequence[str]) -> int:
     except (ProtocolError, OSError, UnicodeDecodeError) as error:
         message = f"no valid request: {' '.join(str(error).split())}"
         print(message, file=sys.stderr)
-        _refuse(target, text, message)
+        if not isinstance(error, ForeignConfig):
+            _refuse(target, text, message)
         return EXIT_BAD_REQUEST
-    return _deliver(target, run(request, started, options.stop_with_stdin))
+    report = run(request, started, options.stop_with_stdin)
+    return EXIT_RESULT if report is None else _deliver(target, report)
 
 
 def _refuse(target: Path, text: str, message: str) -> None:
@@ -90,27 +95,43 @@ def read_request(path: str | None, environment: Mapping[str, str]) -> str:
     return Path(source).read_text(encoding="utf-8")
 
 
-def run(request: TrialRequest, started: float, stop_with_stdin: bool = False) -> TrialReport:
-    """Run the trial and return its report, whatever happens."""
+def run(request: TrialRequest, started: float, stop_with_stdin: bool = False) -> TrialReport | None:
+    """Run the trial and return its report, whatever happens; None when all went well and another node has the result.
+
+    `started` is the monotonic time from which the deadline counts, on several nodes only where they are all there.
+    """
     try:
         with interruptible():
+            began = started
+            if request.nodes > 1:
+                gather(request, os.environ)
+                began = time.monotonic()
             if primus.runs_here(request, os.environ):
-                outcome = primus.outcome(request, started, stop_with_stdin)
+                outcome = primus.outcome(request, began, stop_with_stdin)
             else:
-                outcome = outcome_of(request, supervise(request, started, stop_with_stdin))
+                outcome = outcome_of(request, supervise(request, began, stop_with_stdin))
     except Exception as error:  # whatever it was, the report says it
         failure, message = classify(error)
         outcome = {"failure": failure, "message": message[:500]}
+    if not outcome:
+        return None
     return TrialReport(identity=request.identity, wall_seconds=round(time.monotonic() - started, 3), **outcome)
 
 
 def outcome_of(request: TrialRequest, findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return what the report says of the ranks of this node: the first rank's result, or what went wrong."""
+    """Return what the report says of the ranks of this node: the first rank's result, or what went wrong.
+
+    Nothing where all went well and the first rank is on another node.
+    """
+    here = places(request, os.environ, "")
     device = next((DeviceFacts.parse(json.loads(finding.device)) for finding in findings if finding.device), None)
     failed = worst(findings)
     if failed is not None:
-        rank, finding = failed
-        return {"device": device, "failure": finding.failure, "message": f"rank {rank}: {finding.message}"[:500]}
+        local_rank, finding = failed
+        message = f"rank {here[local_rank].rank}: {finding.message}"[:500]
+        return {"device": device, "failure": finding.failure, "message": message}
+    if here[0].rank > 0:
+        return {}
     result = json.loads(findings[0].result)
     if request.identity.kind == "measure":
         return {"device": device, "measured": Measured.parse(result)}

@@ -12,6 +12,7 @@ from tunewright_trial.failures import TrialFailure
 from tunewright_trial.parallel.layout import Layout
 from tunewright_trial.peak_memory import PeakMemory
 from tunewright_trial.place import Place
+from tunewright_trial.progress import Progress
 from tunewright_trial.rendezvous import joined
 from tunewright_trial.timing import synchronize, time_call
 from tunewright_trial.training import Training
@@ -19,11 +20,16 @@ from tunewright_trial.training import Training
 
 def measure(request: TrialRequest, place: Place, device: torch.device) -> Measured:
     """Run the job on all ranks; the result is the same on each of them."""
-    layout = Layout.of(request.config, request.problem.model, place.world)
+    layout, progress = Layout.of(request.config, request.problem.model, place.world), Progress(place)
+    progress.enter("rendezvous")
     with joined(place, device):
         memory = PeakMemory(device)
+        progress.enter("preparation")
         training = Training.prepare(request, layout, place.rank, device)
-        results = [_step(training, number, place) for number in range(request.warmup_steps + request.steps)]
+        results = []
+        for number in range(request.warmup_steps + request.steps):
+            progress.enter(f"step {number}")
+            results.append(_step(training, number, place))
         seconds = [step_seconds for step_seconds, _ in results[request.warmup_steps :]]
         peaks = _stage_peaks(layout, place.rank, memory.bytes, device)
     return Measured(

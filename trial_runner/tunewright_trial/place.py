@@ -1,5 +1,6 @@
 """Which rank of which job a process is. Made by the supervisor, which imports no torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -20,6 +21,16 @@ class Place:
         return self.node_rank * self.processes_per_node + self.local_rank
 
     @property
+    def progress_file(self) -> str:
+        """Where this rank says what it is doing: beside the file by which the ranks of a node meet."""
+        return f"{self.meeting_file}-{self.local_rank}"
+
+    @property
     def world(self) -> int:
         """Ranks of the whole job."""
         return self.nodes * self.processes_per_node
+
+
+def node_rank_in(environment: Mapping[str, str]) -> int:
+    """Return which node of its job this is: NODE_RANK, as torchrun's, or the index of an indexed Job."""
+    return int(environment.get("NODE_RANK") or environment.get("JOB_COMPLETION_INDEX") or 0)

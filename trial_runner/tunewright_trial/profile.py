@@ -4,8 +4,9 @@ Called by `rank` in every process of the node: all of them work at once, as they
 share (memory channels, power, cores) is in the figures. The first rank's figures are reported.
 """
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -19,10 +20,16 @@ from tunewright_trial.layers.transformer_layer import LayerKind
 from tunewright_trial.number_format import dtype_of, uses_eight_bit
 from tunewright_trial.peak_memory import PeakMemory
 from tunewright_trial.place import Place
-from tunewright_trial.profile_collectives import ParameterCounts, modelled_groups, time_collectives
+from tunewright_trial.profile_collectives import (
+    ParameterCounts,
+    modelled_groups,
+    time_collectives,
+    updated_parameters,
+)
 from tunewright_trial.profile_edges import profile_embedding, profile_head
 from tunewright_trial.profile_layers import profile_layer
 from tunewright_trial.profile_overheads import launch_overhead_seconds, optimizer_seconds_per_parameter
+from tunewright_trial.progress import Progress
 from tunewright_trial.rendezvous import joined
 from tunewright_trial.training import check_dispatcher, recompute_policy
 
@@ -31,10 +38,12 @@ def profile(request: TrialRequest, place: Place, device: torch.device) -> Profil
     """Profile the candidate on this node."""
     check_dispatcher(request.config)
     context = profile_context(request, device)
+    progress = Progress(place)
     if place.world == 1:
-        return _profile(request, place, context)
+        return _profile(request, place, context, progress)
+    progress.enter("rendezvous")
     with joined(place, device):
-        return _profile(request, place, context)
+        return _profile(request, place, context, progress)
 
 
 def profile_context(request: TrialRequest, device: torch.device) -> LayerContext:
@@ -54,12 +63,12 @@ def profile_context(request: TrialRequest, device: torch.device) -> LayerContext
         expert=Split(config.expert_parallel_size),
         expert_tensor=Split(config.expert_tensor_parallel_size),
         routing_imbalance=problem.routing_imbalance,
-        recompute=recompute_policy(config),
+        recompute=recompute_policy(request),
     )
 
 
-def _profile(request: TrialRequest, place: Place, context: LayerContext) -> Profile:
-    phases = Phases(context.device)
+def _profile(request: TrialRequest, place: Place, context: LayerContext, progress: Progress) -> Profile:
+    phases = Phases(context.device, progress)
     with phases.phase("layers"):
         layers = {kind: profile_layer(context, kind, request.depths, request.steps) for kind in layer_kinds(context)}
     with phases.phase("edges"):
@@ -70,7 +79,7 @@ def _profile(request: TrialRequest, place: Place, context: LayerContext) -> Prof
         layers, embedding_parameters if context.model.tied_embeddings else embedding_parameters + head_parameters
     )
     with phases.phase("optimizer"):
-        optimizer_seconds = optimizer_seconds_per_parameter(context, counts, request.steps)
+        optimizer_seconds = optimizer_seconds_per_parameter(context, updated_parameters(request, counts), request.steps)
     with phases.phase("collectives"):
         collectives = time_collectives(request, place, context, counts)
     return Profile(
@@ -80,6 +89,7 @@ def _profile(request: TrialRequest, place: Place, context: LayerContext) -> Prof
         head=head,
         optimizer_seconds_per_parameter=optimizer_seconds,
         collectives=collectives,
+        contention=contention([layer.stretch for layer in layers.values()], place.processes_per_node),
         launch_overhead_seconds=launch_overhead_seconds(context.device),
         saved_bytes_per_layer={kind: layer.saved_bytes for kind, layer in layers.items()},
         peak_memory_bytes=max(phases.peak_bytes.values()),
@@ -89,10 +99,18 @@ def _profile(request: TrialRequest, place: Place, context: LayerContext) -> Prof
     )
 
 
+def contention(stretches: Sequence[float], processes: int) -> float:
+    """Return how much of the layers' stretch is due to ranks that share cores: at most ranks over cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    shared = max(processes / cores, 1.0)
+    return float(f"{max(1.0, min(shared, *stretches)):.4g}")
+
+
 class Phases:
     """Where a profile's own time and memory go."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, progress: Progress) -> None:
+        self._progress = progress
         self.seconds: dict[str, float] = {}
         self.peak_bytes: dict[str, int] = {}
         self._memory = PeakMemory(device)
@@ -100,6 +118,7 @@ class Phases:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count the block as `name`."""
+        self._progress.enter(name)
         self._memory.restart()
         start = time.perf_counter()
         yield

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from tunewright.trial_protocol.report import CollectiveTiming
+from tunewright.trial_protocol.report import MOST_COLLECTIVES, CollectiveTiming
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.parameters import placement_of
@@ -18,6 +18,8 @@ from tunewright_trial.timing import median_timing, repetitions, synchronize, tim
 
 Operation = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-receive"]
 GRADIENT_BYTES = 4
+COUNT_BYTES = 8
+"""Before its tokens a rank tells every other how many it sends to each expert."""
 AVERAGED = 4
 WORK_SIZE = 256
 """A product of this size takes a core about a millisecond: as much as lies between two collectives of a small layer."""
@@ -41,11 +43,6 @@ class ParameterCounts:
             for kind, found in layers.items()
         }
         return cls({kind: found.parameters - experts[kind] for kind, found in layers.items()}, experts, edges)
-
-    @property
-    def largest_layer(self) -> int:
-        """Weights of the larger kind of layer."""
-        return max((self.shared[kind] + self.experts[kind] for kind in self.shared), default=1)
 
     def shared_in_stage(self, model_layers: Mapping[str, int], stages: int) -> int:
         """Return the weights of an average stage that the data group shares."""
@@ -76,11 +73,12 @@ def modelled_groups(request: TrialRequest, place: Place) -> tuple[str, ...]:
 def time_collectives(
     request: TrialRequest, place: Place, context: LayerContext, counts: ParameterCounts
 ) -> tuple[CollectiveTiming, ...]:
-    """Time every collective that fits in the node. All ranks take part, each in its own group."""
+    """Time every collective that fits in the node, as many as a report holds. All ranks take part, each in its own."""
     outside = modelled_groups(request, place)
     messages = [message for message in _messages(request, context, counts) if message.group not in outside]
     groups: dict[tuple[int, int], dist.ProcessGroup] = {}
-    return tuple(_time(message, place, context.device, groups, request.steps) for message in messages)
+    timed = messages[:MOST_COLLECTIVES]
+    return tuple(_time(message, place, context.device, groups, request.steps) for message in timed)
 
 
 def _group_shapes(request: TrialRequest) -> dict[str, tuple[int, int]]:
@@ -110,6 +108,7 @@ def _messages(request: TrialRequest, context: LayerContext, counts: ParameterCou
         ("tensor", "reduce-scatter", hidden),
         ("context", "send-receive", _ring_bytes(context)),
         ("expert", "all-to-all", own * visits),
+        ("expert", "all-to-all", COUNT_BYTES * (model.experts.num_experts if model.experts else 0)),
         ("expert tensor", "all-gather", own * visits * context.expert_tensor.size),
         ("expert tensor", "reduce-scatter", own * visits * context.expert_tensor.size),
         ("pipeline", "send-receive", own),
@@ -138,19 +137,34 @@ def _ring_bytes(context: LayerContext) -> int:
 def _gradient_messages(
     request: TrialRequest, context: LayerContext, counts: ParameterCounts
 ) -> list[tuple[str, Operation, int]]:
-    """Return what one step sends for gradients and weights, for an average pipeline stage."""
-    layers = {"dense": context.model.num_dense_layers, "moe": context.model.num_moe_layers}
-    stages = request.config.pipeline_parallel_size
-    weights = {
-        "data": counts.shared_in_stage(layers, stages),
-        "expert data": counts.experts_in_stage(layers, stages),
-    }
+    """Return what one step sends for gradients and weights, for an average pipeline stage.
+
+    FSDP2 sends layer by layer, and the ends of the model as one more message.
+    """
+    weights = _weights_of_stage(request, counts)
+    if request.config.optimizer == "fsdp2":
+        units = -(-context.model.num_layers // request.config.pipeline_parallel_size) + 1
+        weights = {group: size // units for group, size in weights.items()}
     if request.config.optimizer == "replicated":
         return [(group, "all-reduce", GRADIENT_BYTES * size) for group, size in weights.items()]
     return [
         *((group, "reduce-scatter", GRADIENT_BYTES * size) for group, size in weights.items()),
         *((group, "all-gather", context.dtype.itemsize * size) for group, size in weights.items()),
     ]
+
+
+def _weights_of_stage(request: TrialRequest, counts: ParameterCounts) -> dict[str, int]:
+    """Return the weights of an average pipeline stage by the group that shares them."""
+    model, stages = request.problem.model, request.config.pipeline_parallel_size
+    layers = {"dense": model.num_dense_layers, "moe": model.num_moe_layers}
+    return {"data": counts.shared_in_stage(layers, stages), "expert data": counts.experts_in_stage(layers, stages)}
+
+
+def updated_parameters(request: TrialRequest, counts: ParameterCounts) -> int:
+    """Return the weights that this rank's optimizer updates."""
+    shapes, sharded = _group_shapes(request), request.config.optimizer != "replicated"
+    weights = _weights_of_stage(request, counts)
+    return sum(size // (shapes[group][0] if sharded else 1) for group, size in weights.items())
 
 
 def _time(

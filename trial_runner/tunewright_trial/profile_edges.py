@@ -10,7 +10,7 @@ from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.embedding import Embedding
 from tunewright_trial.layers.head import Head
 from tunewright_trial.layers.parameters import count_parameters, initialise
-from tunewright_trial.profile_layers import random_hidden
+from tunewright_trial.profile_layers import random_hidden, sum_gradients
 from tunewright_trial.profile_timing import Case, time_cases
 from tunewright_trial.timing import median_timing, timing
 
@@ -37,6 +37,7 @@ def _profile(
     steps: int,
 ) -> tuple[LayerTiming, int]:
     initialise([module], 0)
+    sum_gradients(module)
     case = Case(run, inputs, list(module.parameters()))
     time_cases(context.device, [case], steps)
     inputs_only, whole = median_timing(case.inputs_only), median_timing(case.whole_backward)

@@ -14,6 +14,7 @@ from tunewright.trial_protocol.report import LayerTiming, Timing
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.parameters import count_parameters, initialise
 from tunewright_trial.layers.transformer_layer import LayerKind, TransformerLayer
+from tunewright_trial.parallel.optimizer import collect_gradients
 from tunewright_trial.profile_timing import Case, time_cases
 from tunewright_trial.timing import median_timing, timing
 
@@ -28,6 +29,8 @@ class LayerProfile:
     timing: LayerTiming
     saved_bytes: int
     layer: TransformerLayer
+    stretch: float
+    """How much longer the work took than it would have with a core of its own."""
 
     @property
     def parameters(self) -> int:
@@ -41,27 +44,32 @@ def profile_layer(context: LayerContext, kind: LayerKind, depths: tuple[int, int
     first = 0 if kind == "dense" else context.model.num_dense_layers
     stack = nn.ModuleList(TransformerLayer(context, kind, first + index) for index in range(deep))
     initialise([stack], 0)
+    sum_gradients(stack)
     layers = list(stack)
     kept = {depth: _saved_bytes(context, layers[:depth]) for depth in (shallow, deep)}
     saved = (kept[deep] - kept[shallow]) // (deep - shallow) if deep > shallow else kept[deep] // deep
-    return LayerProfile(_times(context, layers, sorted({shallow, deep}), steps), saved, layers[0])
+    timing, stretch = _times(context, layers, sorted({shallow, deep}), steps)
+    return LayerProfile(timing, saved, layers[0], stretch)
 
 
-def _times(context: LayerContext, layers: list[nn.Module], depths: list[int], steps: int) -> LayerTiming:
-    """Time stacks of `depths` layers without recomputation, and the deepest with it where the candidate has it."""
+def _times(context: LayerContext, layers: list[nn.Module], depths: list[int], steps: int) -> tuple[LayerTiming, float]:
+    """Time stacks of `depths` layers without recomputation, and the deepest with it where the candidate has it.
+
+    Returns the stretch of the samples as well.
+    """
     stacks = [_case(context, layers[:depth], keep=True) for depth in depths]
     recomputed = [_case(context, layers, keep=False)] if context.recompute.active else []
-    time_cases(context.device, [*stacks, *recomputed], steps)
-    forward = _slope(depths, [median_timing(stack.forward) for stack in stacks])
-    inputs = _slope(depths, [median_timing(stack.inputs_only) for stack in stacks])
-    whole = _slope(depths, [median_timing(stack.whole_backward) for stack in stacks])
+    stretch = time_cases(context.device, [*stacks, *recomputed], steps)
+    forward = slope(depths, [median_timing(stack.forward) for stack in stacks])
+    inputs = slope(depths, [median_timing(stack.inputs_only) for stack in stacks])
+    whole = slope(depths, [median_timing(stack.whole_backward) for stack in stacks])
     plain = median_timing(stacks[-1].whole_backward).seconds
     extra = sum(max(median_timing(case.whole_backward).seconds - plain, 0.0) for case in recomputed) / len(layers)
     return LayerTiming(
         forward=forward,
         backward_input=timing(inputs.seconds + extra, inputs.spread),
         backward_weight=timing(whole.seconds - inputs.seconds, whole.spread),
-    )
+    ), stretch
 
 
 def _case(context: LayerContext, layers: list[nn.Module], keep: bool) -> Case:
@@ -74,7 +82,7 @@ def _case(context: LayerContext, layers: list[nn.Module], keep: bool) -> Case:
     return Case(run, (hidden,), [value for layer in layers for value in layer.parameters()])
 
 
-def _slope(depths: list[int], stacks: list[Timing]) -> Timing:
+def slope(depths: list[int], stacks: list[Timing]) -> Timing:
     """Return the time of one more layer between the two depths, with the deeper stack's spread.
 
     What a stack costs once is not negative, so that the slope is at most the quotient of time and depth.
@@ -84,6 +92,13 @@ def _slope(depths: list[int], stacks: list[Timing]) -> Timing:
         return timing(quotient, stacks[-1].spread)
     slope = (stacks[-1].seconds - stacks[0].seconds) / (depths[-1] - depths[0])
     return timing(min(max(slope, SMALLEST_SLOPE * quotient), quotient), stacks[-1].spread)
+
+
+def sum_gradients(module: nn.Module) -> None:
+    """Let gradients be added up in fp32, as the optimizer's buffers have them in a step."""
+    parameters = list(module.parameters())
+    size = sum(value.numel() for value in parameters)
+    collect_gradients(parameters, torch.zeros(size, device=parameters[0].device))
 
 
 def random_hidden(context: LayerContext) -> torch.Tensor:

@@ -20,7 +20,8 @@ SECONDS_PER_CASE = 0.1
 class Case:
     """Something to time: `run` depends on `inputs` (none in an embedding) and `weights`. Samples are in seconds.
 
-    Autograd skips weight gradients that nobody asks for, so the two backward passes differ by just those.
+    Autograd skips weight gradients that nobody asks for, so the two backward passes differ by just those, and by what
+    adding them to `grad` takes, which a step does for every micro batch.
     """
 
     run: Callable[[], torch.Tensor]
@@ -35,9 +36,11 @@ class Case:
 
         Each backward has a forward of its own, so that both find the caches in the same state.
         """
-        spent = self._backward(device, (*self.inputs, *self.weights), self.whole_backward)
+        for tensor in self.inputs:
+            tensor.grad = None
+        spent = self._backward(device, self._accumulate, self.whole_backward)
         if self.inputs:
-            return spent + self._backward(device, self.inputs, self.inputs_only)
+            return spent + self._backward(device, self._only_inputs, self.inputs_only)
         self.inputs_only.append(0.0)
         return spent
 
@@ -56,10 +59,16 @@ class Case:
         for samples in (self.forward, self.inputs_only, self.whole_backward):
             samples[:] = [sample * factor for sample in samples]
 
-    def _backward(self, device: torch.device, targets: Sequence[torch.Tensor], samples: list[float]) -> float:
+    def _accumulate(self, result: torch.Tensor) -> None:
+        torch.autograd.backward(result, torch.ones_like(result), inputs=[*self.inputs, *self.weights])
+
+    def _only_inputs(self, result: torch.Tensor) -> None:
+        torch.autograd.grad(result, self.inputs, torch.ones_like(result))
+
+    def _backward(self, device: torch.device, run: Callable[[torch.Tensor], None], samples: list[float]) -> float:
         synchronize(device)
         forward, result = time_work(device, self.run)
-        backward, _ = time_work(device, partial(torch.autograd.grad, result, targets, torch.ones_like(result)))
+        backward, _ = time_work(device, partial(run, result))
         self.forward.append(forward)
         samples.append(backward)
         return forward + backward
@@ -77,10 +86,11 @@ def _warm_up(device: torch.device, cases: Sequence[Case]) -> None:
         case.forget()
 
 
-def time_cases(device: torch.device, cases: Sequence[Case], steps: int) -> None:
+def time_cases(device: torch.device, cases: Sequence[Case], steps: int) -> float:
     """Time all cases in turn, so that whatever drifts meanwhile reaches all of them alike.
 
-    At least `steps` times, then until every median is known within 1 % or the time is up.
+    At least `steps` times, then until every median is known within 1 % or the time is up. Returns how much longer than
+    its own work this thread took, which is in the samples.
     """
     _warm_up(device, cases)
     with Stretch(device) as stretch:
@@ -92,3 +102,4 @@ def time_cases(device: torch.device, cases: Sequence[Case], steps: int) -> None:
                 case.sample(device)
     for case in cases:
         case.stretch(stretch.factor)
+    return stretch.factor

@@ -23,10 +23,14 @@ from tunewright.trial_protocol.report import FailureClass
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.failures import TrialFailure
 from tunewright_trial.launch import start_rank
-from tunewright_trial.place import Place
+from tunewright_trial.place import Place, node_rank_in
+from tunewright_trial.progress import progress_of
 
 GRACE_SECONDS = 3.0
 """After the first failure, how long the other ranks may still say what happened to them."""
+
+MOST_NAMED = 8
+"""Silent ranks that a message names: it has 500 characters."""
 
 
 @dataclass
@@ -45,6 +49,7 @@ class Node:
     """The ranks of this node that are still running, by the pipe they talk through."""
 
     processes: list[ForkServerProcess] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
     pipes: dict[Connection, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     lifeline: Connection | None = None
@@ -82,6 +87,7 @@ def _start(node: Node, request: TrialRequest, folder: str) -> None:
         theirs.close()
         node.pipes[ours] = len(node.processes)
         node.processes.append(process)
+        node.places.append(place)
         node.findings.append(Finding())
     heard.close()
 
@@ -101,12 +107,11 @@ def preloads(request: TrialRequest) -> list[str]:
 
 def places(request: TrialRequest, environment: Mapping[str, str], meeting_file: str) -> list[Place]:
     """Return the places of this node's ranks. NODE_RANK, or the index of an indexed Job, tells the node."""
-    node_rank = int(environment.get("NODE_RANK") or environment.get("JOB_COMPLETION_INDEX") or 0)
     return [
         Place(
             local_rank=local_rank,
             processes_per_node=request.processes_per_node,
-            node_rank=node_rank if request.nodes > 1 else 0,
+            node_rank=node_rank_in(environment) if request.nodes > 1 else 0,
             nodes=request.nodes,
             meeting_file=meeting_file,
             timeout_seconds=request.deadline_seconds,
@@ -122,12 +127,23 @@ def _listen(node: Node, deadline: float, request: TrialRequest, stop_with_stdin:
         if not ready:
             if any(finding.failure for finding in node.findings):
                 return  # the others had their grace
-            raise TrialFailure("Timeout", f"no result within {request.deadline_seconds:g} s")
+            raise TrialFailure("Timeout", f"no result within {request.deadline_seconds:g} s; {_silent(node)}")
         for source in ready:
             if not isinstance(source, Connection):
                 _check_parent()
             elif _hear(node, source):
                 deadline = min(deadline, time.monotonic() + GRACE_SECONDS)
+
+
+def _silent(node: Node) -> str:
+    """Name the ranks that have not answered and what each is doing, who is furthest behind first.
+
+    Where one rank hangs the others wait for it in a collective, so all of them are silent.
+    """
+    waiting = [(*progress_of(node.places[index]), node.places[index].rank) for index in node.pipes.values()]
+    told = [f"rank {rank} in {phase}" for _, phase, rank in sorted(waiting, key=lambda one: (one[0], one[2]))]
+    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
+    return f"silent: {', '.join(told[:MOST_NAMED])}{more}"
 
 
 def _check_parent() -> None:

@@ -48,7 +48,7 @@ class Training:
         tokens, targets = self._batch(number)
         self.optimizer.clear_gradients()
         loss = self.run_batch(tokens, targets)
-        return loss, self.optimizer.step()
+        return loss, self.optimizer.step(self.request.learning_rate)
 
     def _batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return this rank's sequences of the random batch of step `number`, the same on every layout."""
@@ -71,10 +71,15 @@ def micro_batches_of(request: TrialRequest, layout: Layout) -> int:
     return count
 
 
-def recompute_policy(config: TrainingConfig) -> RecomputePolicy:
-    """Return the candidate's recomputation."""
+def recompute_policy(request: TrialRequest) -> RecomputePolicy:
+    """Return the candidate's recomputation, in its launcher's meaning."""
+    config = request.config
     return RecomputePolicy(
-        config.recompute_granularity, config.recompute_modules, config.recompute_method, config.recompute_num_layers
+        config.recompute_granularity,
+        config.recompute_modules,
+        config.recompute_method,
+        config.recompute_num_layers,
+        by_operations=request.problem.backend == "torchtitan",
     )
 
 
@@ -93,7 +98,7 @@ def training_context(request: TrialRequest, groups: Groups, device: torch.device
         context=groups.context,
         expert=groups.expert,
         expert_tensor=groups.expert_tensor,
-        recompute=recompute_policy(config),
+        recompute=recompute_policy(request),
     )
 
 

@@ -165,8 +165,7 @@ def _experts(problem: TuningProblem, config: TrainingConfig) -> Iterable[Argumen
 
 def parse(text: str) -> TrainingConfig:
     """Read the configuration out of launch arguments, as far as Megatron-LM expresses it."""
-    words = shlex.split(text, comments=True)
-    values = {word: _values_after(words, index) for index, word in enumerate(words) if word.startswith("--")}
+    values = flags(text)
     fields: dict[str, object] = {
         field: _whole(flag, values[flag]) for flag, field in _DEGREES.items() if flag in values
     }
@@ -178,6 +177,16 @@ def parse(text: str) -> TrainingConfig:
         fields["recompute_method"] = values["--recompute-method"][0]
         fields["recompute_num_layers"] = _whole("--recompute-num-layers", values.get("--recompute-num-layers", ["1"]))
     return TrainingConfig.parse(fields, "arguments")
+
+
+def flags(text: str) -> dict[str, list[str]]:
+    """Return every argument of a launch line with its words; raise `InvalidInput` where a quote is left open."""
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError as error:
+        raise InvalidInput.of("arguments", text, f"cannot be read: {error}") from None
+    words = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    return {word: _values_after(words, index) for index, word in enumerate(words) if word.startswith("--")}
 
 
 def _parsed_switches(values: dict[str, list[str]]) -> dict[str, object]:

@@ -4,6 +4,7 @@ Key names are those of AMD-AGI/Primus (`modules.pre_trainer.overrides`, image v2
 switches off (distributed optimizer, overlap, all-gather dispatch) is always written, or it would win.
 """
 
+import re
 from typing import Any
 
 import yaml
@@ -47,6 +48,40 @@ _RUN: dict[str, Any] = {
     "disable_last_saving": True,
 }
 """A run of some iterations that reads and leaves nothing: what a benchmark needs, to be replaced for real training."""
+TUNED_KEYS = frozenset(
+    {
+        *_DEGREES,
+        "sequence_parallel",
+        "pp_algorithm",
+        "patch_primus_pipeline",
+        "num_virtual_stages_per_pipeline_rank",
+        "virtual_pipeline_model_parallel_size",
+        "num_layers_per_virtual_pipeline_stage",
+        "pp_max_mem",
+        "decoder_first_pipeline_num_layers",
+        "decoder_last_pipeline_num_layers",
+        "pipeline_model_parallel_layout",
+        "recompute_granularity",
+        "recompute_method",
+        "recompute_num_layers",
+        "recompute_modules",
+        "bf16",
+        "fp8",
+        "fp8_recipe",
+        "use_distributed_optimizer",
+        "use_torch_fsdp2",
+        "overlap_grad_reduce",
+        "overlap_param_gather",
+        "cross_entropy_loss_fusion",
+        "cross_entropy_fusion_impl",
+        "moe_token_dispatcher_type",
+        "use_turbo_deepep",
+        "turbo_sync_free_moe_stage",
+        "turbo_deepep_num_cu",
+    }
+)
+"""Keys that say how a job is split and computed: what a configuration leaves out of them must not stay behind."""
+_VARIABLE = re.compile(r"\$\{[A-Za-z0-9_]{1,64}:([^{}\n]{0,200})\}")
 _PATH = "modules.pre_trainer.overrides"
 _VIRTUAL = "num_virtual_stages_per_pipeline_rank"
 
@@ -58,6 +93,13 @@ def overrides(problem: TuningProblem, config: TrainingConfig) -> dict[str, Any]:
         **_RUN,
         "seq_length": problem.sequence_length,
         "global_batch_size": problem.global_batch_size,
+        **tuned_keys(problem, config),
+    }
+
+
+def tuned_keys(problem: TuningProblem, config: TrainingConfig) -> dict[str, Any]:
+    """Return the override keys that the configuration decides, without those of model, data and run."""
+    return {
         **{key: getattr(config, field) for key, field in _DEGREES.items()},
         "sequence_parallel": config.sequence_parallel,
         **_schedule(config),
@@ -167,7 +209,11 @@ def _experts(problem: TuningProblem, config: TrainingConfig) -> dict[str, Any]:
 
 def parse(text: str) -> TrainingConfig:
     """Read the configuration out of an experiment YAML; raise `InvalidInput` naming the key that is wrong."""
-    keys = _override_mapping(text)
+    return parse_keys(override_keys(text))
+
+
+def parse_keys(keys: dict[str, Any]) -> TrainingConfig:
+    """Read the configuration out of override keys."""
     names = {ours: theirs for theirs, ours in _DEGREES.items()}
     algorithms = {theirs: ours for ours, theirs in ALGORITHMS.items()}
     precision = "bf16" if keys.get("bf16") else "fp32"
@@ -194,6 +240,16 @@ def parse(text: str) -> TrainingConfig:
         },
         _PATH,
     )
+
+
+def override_keys(text: str) -> dict[str, Any]:
+    """Return the overrides of an experiment as Primus reads them, with the defaults of its `${NAME:default}` texts."""
+    return {str(key): _without_variable(value) for key, value in _override_mapping(text).items()}
+
+
+def _without_variable(value: object) -> object:
+    found = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
+    return yaml.safe_load(found[1]) if found else value
 
 
 def _override_mapping(text: str) -> dict[str, Any]:

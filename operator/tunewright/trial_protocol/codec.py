@@ -7,9 +7,13 @@ import json
 
 from tunewright.domain.value import canonical_json
 from tunewright.errors import InvalidInput, ProtocolError
-from tunewright.trial_protocol.identity import PROTOCOL_VERSION, TrialIdentity
+from tunewright.trial_protocol.identity import PROTOCOL_VERSION, TrialIdentity, config_digest
 from tunewright.trial_protocol.report import MAX_REPORT_BYTES, TrialReport
 from tunewright.trial_protocol.request import TrialRequest
+
+
+class ForeignConfig(ProtocolError):
+    """A request whose configuration is not the one that its identity names: no report can be true of both."""
 
 
 def encode_request(request: TrialRequest) -> str:
@@ -18,12 +22,17 @@ def encode_request(request: TrialRequest) -> str:
 
 
 def decode_request(text: str) -> TrialRequest:
-    """Read a request; raise `ProtocolError` saying what is wrong with it."""
+    """Read a request; raise `ProtocolError` saying what is wrong with it, `ForeignConfig` for a wrong digest."""
     document = _document(text, "request")
     try:
-        return TrialRequest.parse(document, "request")
+        request = TrialRequest.parse(document, "request")
     except InvalidInput as error:
         raise ProtocolError(f"the request is not valid: {error}") from None
+    expected = config_digest(request.config)
+    if request.identity.config_digest != expected:
+        named = request.identity.config_digest
+        raise ForeignConfig(f"the request names configuration {named} and holds {expected}: its report would mislead")
+    return request
 
 
 def encode_report(report: TrialReport) -> str:

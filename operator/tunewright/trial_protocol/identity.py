@@ -13,6 +13,8 @@ TrialKind = Literal["profile", "measure"]
 
 
 CONFIG_DIGEST_DIGITS = 16
+MOST_ATTEMPTS = 99
+"""Of one trial, interrupted ones included."""
 
 
 def config_digest(config: TrainingConfig) -> str:
@@ -25,6 +27,6 @@ class TrialIdentity(Value):
 
     run_uid: str = Field(min_length=1, max_length=64)
     trial: str = Field(pattern=r"^t\d{4,6}$")
-    attempt: int = Field(ge=1, le=99)
+    attempt: int = Field(ge=1, le=MOST_ATTEMPTS)
     kind: TrialKind
     config_digest: str = Field(pattern=r"^[0-9a-f]{16}$", description="First 16 digits of the configuration's digest.")

@@ -32,4 +32,5 @@ class TrialRequest(Value):
     warmup_steps: int = Field(1, ge=0)
     steps: int = Field(3, ge=1, description="Timed repetitions (profile) or optimizer steps (measure).")
     seed: int = 0
+    learning_rate: float = Field(1e-3, gt=0, le=1e38, description="Of AdamW; what a measurement's loss curve shows.")
     deadline_seconds: float = Field(600.0, gt=0, description="The watchdog reports Timeout after this long.")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -91,7 +92,10 @@ def test_a_rank_that_hangs_is_a_timeout_and_nothing_survives(tmp_path: Path) -> 
     process.stderr.read()
     process.wait(60)
     finish(process)
-    assert report_in(tmp_path, request).failure == "Timeout"
+    report = report_in(tmp_path, request)
+    assert report.failure == "Timeout"
+    assert re.search(r"silent: .*rank 1 in step \d+", report.message)
+    assert "rank 0 in step" in report.message  # it waits for the other
     assert survivors(family) == []
 
 

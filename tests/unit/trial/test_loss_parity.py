@@ -16,8 +16,8 @@ def measured(*losses: float) -> Measured:
         tokens_per_step=1,
         world_size=1,
         nodes=1,
-        first_loss=losses[0] if losses else 0.0,
-        last_loss=losses[-1] if losses else 0.0,
+        first_loss=losses[0],
+        last_loss=losses[-1],
         losses=losses,
     )
 
@@ -29,14 +29,21 @@ def measured(*losses: float) -> Measured:
         ((5.0, 4.04), (5.0, 4.0), True, 2),
         ((5.0, 4.2), (5.0, 4.0), False, 2),
         ((5.0,), (5.0, 4.0), True, 1),
-        ((), (5.0, 4.0), None, 0),
+        ((5.0, 1e30), (5.0, 0.0), False, 2),
     ],
 )
 def test_curves_agree_within_the_tolerance_over_the_steps_that_both_have(
-    one: tuple[float, ...], other: tuple[float, ...], agrees: bool | None, steps: int
+    one: tuple[float, ...], other: tuple[float, ...], agrees: bool, steps: int
 ) -> None:
     found = loss_parity(measured(*one), measured(*other))
     assert (found.agrees, found.steps) == (agrees, steps)
+
+
+def test_without_a_curve_the_first_and_the_last_loss_are_compared() -> None:
+    ends = measured(5.0, 4.8, 4.5, 4.0).model_copy(update={"losses": ()})
+    found = loss_parity(ends, ends.model_copy(update={"last_loss": 3.0}))
+    assert (found.agrees, found.steps) == (False, 2)
+    assert found.largest_difference == pytest.approx(1 / 3)
 
 
 def test_the_difference_is_relative_to_the_second_curve() -> None:

@@ -18,6 +18,7 @@ from tunewright.trial_protocol.report import (
 )
 from tunewright.trial_protocol.request import ExpectedDevice
 from tunewright_trial.device import environment_lines, select_device
+from tunewright_trial.entry import outcome_of
 from tunewright_trial.failures import TrialFailure, classify, unsupported
 from tunewright_trial.layers.recompute import RecomputePolicy
 from tunewright_trial.parallel.layout import Groups, Layout
@@ -73,6 +74,20 @@ def test_the_cause_of_a_failed_collective_is_reported_instead_of_it() -> None:
     assert worst(findings) == (2, findings[2])
     assert worst(findings[:2]) == (0, findings[0])
     assert worst(findings[1:2]) is None
+
+
+def test_a_failed_rank_is_named_by_its_number_in_the_whole_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_RANK", "1")
+    request = make_request("measure", world=4, request={"nodes": 2, "processes_per_node": 2})
+    outcome = outcome_of(request, [Finding(result="{}"), Finding(failure="DeviceOutOfMemory", message="no room")])
+    assert outcome["message"] == "rank 3: no room"
+
+
+def test_too_little_shared_memory_comes_with_the_remedy() -> None:
+    error = RuntimeError("unable to open shared memory object </torch_1> in read-write mode: No space left on device")
+    failure, message = classify(error)
+    assert failure == "RcclFailure"
+    assert message.startswith("too little shared memory, give /dev/shm more")
 
 
 def test_a_median_comes_with_half_its_interquartile_range() -> None:
@@ -154,6 +169,7 @@ def test_the_fullest_profile_fits_into_a_report(tmp_path: Path) -> None:
             head=layer,
             optimizer_seconds_per_parameter=1.2345e-11,
             collectives=(collective,) * 10,
+            contention=1.234,
             launch_overhead_seconds=1.2345e-06,
             saved_bytes_per_layer={"dense": 2**34, "moe": 2**34},
             peak_memory_bytes=2**38,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.builders import a_cluster, a_model, a_moe_model, a_problem
+from tests.support.cluster.ports import free_ports
 from tests.support.stand_in_primus import LAYER_MILLISECONDS, MEMORY_GIB, REST_MILLISECONDS
 from tests.unit.trial.requests import make_request
 from tunewright.domain.training_config import TrainingConfig
@@ -47,10 +48,10 @@ def primus_request(kind: TrialKind = "profile", moe: bool = False, nodes: int = 
     return make_request(kind, request=request)
 
 
-def start(request: TrialRequest, home: Path, **variables: str) -> "subprocess.Popen[str]":
+def start(request: TrialRequest, home: Path, report: str = "report.json", **variables: str) -> "subprocess.Popen[str]":
     folder = home.parent
     (folder / "request.json").write_text(encode_request(request))
-    command = [sys.executable, "-m", "tunewright_trial", "--request", "request.json", "--report", "report.json"]
+    command = [sys.executable, "-m", "tunewright_trial", "--request", "request.json", "--report", report]
     environment = {**os.environ, "PRIMUS_HOME": str(home), **variables}
     return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
@@ -136,9 +137,12 @@ def test_a_configuration_that_the_launcher_refuses_is_unsupported(home: Path) ->
 
 
 def test_only_the_last_node_has_the_figures(home: Path) -> None:
-    request = primus_request("measure", nodes=2)
-    first = report_of(request, home, NODE_RANK="0", MASTER_ADDR="node-0")
-    assert (first.failure, "last of the 2 nodes" in first.message) == ("ResultMissing", True)
-    last = report_of(request, home, NODE_RANK="1", MASTER_ADDR="node-0")
+    request, (port,) = primus_request("measure", nodes=2), free_ports(1)
+    places = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    nodes = [start(request, home, f"report-{rank}.json", NODE_RANK=str(rank), **places) for rank in (0, 1)]
+    said = [node.communicate(timeout=120)[1] for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], said
+    assert not (home.parent / "report-0.json").exists()
+    last = decode_report((home.parent / "report-1.json").read_text(), request.identity)
     assert last.measured is not None
     assert last.measured.world_size == 8

@@ -164,7 +164,10 @@ WRONG_DEVICE = ExpectedDevice(preset="mi355x", vendor="amd", architecture="no-su
             "sliding window",
             id="window",
         ),
-        pytest.param(make_request(request={"deadline_seconds": 0.2}), "Timeout", "0.2 s", id="deadline"),
+        pytest.param(make_request(request={"deadline_seconds": 0.2}), "Timeout", "rank 0 in start", id="deadline"),
+        pytest.param(
+            make_request("measure", world=2, request={"learning_rate": 1e30}), "NaNLoss", "step 1", id="nan-loss"
+        ),
     ],
 )
 def test_a_failure_is_a_report_with_its_class(request_: TrialRequest, failure: str, words: str, tmp_path: Path) -> None:
@@ -187,6 +190,18 @@ def test_a_bad_request_is_one_line_and_no_report(text: str, words: str, tmp_path
     assert not (tmp_path / "report.json").exists()
 
 
+def test_a_configuration_under_another_ones_digest_is_refused_in_one_line(tmp_path: Path) -> None:
+    request = make_request(micro_batch_size=2)
+    other = request.model_copy(update={"config": make_request(micro_batch_size=4).config})
+    (tmp_path / "request.json").write_text(encode_request(other))
+    arguments = ["--request", "request.json", "--report", "report.json"]
+    done = subprocess.run([*PROGRAM, *arguments], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"names configuration {request.identity.config_digest} and holds {other.config.digest()[:16]}" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "report.json").exists()
+
+
 def test_the_request_may_come_from_the_environment(tmp_path: Path) -> None:
     request = make_request(precision="mxfp8")  # the quickest answer
     environment = {
@@ -203,8 +218,10 @@ def test_sigterm_leaves_a_report_and_no_process(tmp_path: Path) -> None:
     process, request = start_endless(tmp_path)
     family = descendants(process.pid)
     assert len(family) >= 3  # the fork server and two ranks
+    asked = time.monotonic()
     process.send_signal(signal.SIGTERM)
     finish(process)
+    assert time.monotonic() - asked < 10
     assert process.returncode == 3
     report = decode_report((tmp_path / "report.json").read_text(), request.identity)
     assert (report.failure, report.message) == ("Preempted", "interrupted by SIGTERM")

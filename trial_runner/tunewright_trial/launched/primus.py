@@ -2,7 +2,7 @@
 
 It runs where the request's backend is primus and a Primus checkout is at PRIMUS_HOME (in AMD's images
 /workspace/Primus); elsewhere the program's own layers answer. A profile launches two depths on one node, a measurement
-the whole job: on every node the same command with its NODE_RANK.
+the whole job: on every node the same command with its NODE_RANK, and the last one prints the iterations.
 """
 
 import math
@@ -24,6 +24,7 @@ from tunewright.trial_protocol.report import MAX_SPREAD, Measured, Profile, Timi
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.failures import TrialFailure, unsupported
 from tunewright_trial.launched.process import run_to_end
+from tunewright_trial.place import node_rank_in
 
 HOME_VARIABLE, DEFAULT_HOME = "PRIMUS_HOME", "/workspace/Primus"
 PROFILE_ITERATIONS = 8
@@ -42,7 +43,8 @@ def outcome(request: TrialRequest, started: float, watch_stdin: bool) -> dict[st
         runner = _Runner(request, Path(folder), started + request.deadline_seconds, watch_stdin)
         try:
             if request.identity.kind == "measure":
-                return {"measured": runner.measure()}
+                measured = runner.measure()
+                return {"measured": measured} if measured else {}
             return {"profile": runner.profile()}
         except InvalidInput as error:
             raise unsupported(str(error)) from error
@@ -66,12 +68,14 @@ class _Runner:
             peak = max(peak, _peak(timed))
         return profile_of(problem, config, self._request.depths, runs, peak)
 
-    def measure(self) -> Measured:
-        """Run the whole job and read the steps after the warm-up."""
+    def measure(self) -> Measured | None:
+        """Run the whole job and read the steps after the warm-up; None on all nodes but the last, which prints them."""
         request, problem = self._request, self._request.problem
-        rank = int(os.environ.get("NODE_RANK") or os.environ.get("JOB_COMPLETION_INDEX") or 0)
+        rank = node_rank_in(os.environ) if request.nodes > 1 else 0
         count = request.warmup_steps + request.steps
         steps = self._launch(problem, request.config, request.nodes, rank, count)
+        if rank < request.nodes - 1:
+            return None
         timed = steps[request.warmup_steps :]
         losses = [iteration.loss for iteration in steps if iteration.loss is not None]
         if not losses or not all(math.isfinite(loss) for loss in losses):
@@ -102,13 +106,10 @@ class _Runner:
         failure = failure_of(ended.text, ended.exit_code)
         if failure is not None:
             raise TrialFailure(*failure)
-        return self._complete(iterations(ended.text), count, nodes, node_rank)
-
-    def _complete(self, found: Sequence[Iteration], count: int, nodes: int, node_rank: int) -> Sequence[Iteration]:
-        if len(found) >= count:
-            return found
-        elsewhere = f"; the last of the {nodes} nodes prints them" if node_rank < nodes - 1 else ""
-        raise TrialFailure("ResultMissing", f"the log has {len(found)} of {count} iterations{elsewhere}")
+        found = iterations(ended.text)
+        if len(found) < count and node_rank == nodes - 1:
+            raise TrialFailure("ResultMissing", f"the log has {len(found)} of {count} iterations")
+        return found
 
     def _environment(
         self, problem: TuningProblem, config: TrainingConfig, nodes: int, node_rank: int

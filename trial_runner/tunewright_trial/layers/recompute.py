@@ -1,11 +1,17 @@
 """Activation recomputation: which functions drop what they saved and run again in the backward pass."""
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 import torch
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 Result = TypeVar("Result")
 Layer = Callable[[torch.Tensor], torch.Tensor]
@@ -14,12 +20,20 @@ Layer = Callable[[torch.Tensor], torch.Tensor]
 class RecomputePolicy:
     """What is recomputed: nothing, named modules (`selective`), or units of whole layers (`full`).
 
-    `full_units(count)` says how `count` layers of a chunk are grouped; a unit of 0 layers keeps everything.
+    `full` groups the layers of a chunk; a unit of 0 layers keeps everything. With `by_operations`, `selective` is
+    torchtitan's: every layer keeps the results of attention and of every second matrix product.
     """
 
     def __init__(
-        self, granularity: str = "none", modules: Sequence[str] = (), method: str = "uniform", num_layers: int = 1
+        self,
+        granularity: str = "none",
+        modules: Sequence[str] = (),
+        method: str = "uniform",
+        num_layers: int = 1,
+        *,
+        by_operations: bool = False,
     ) -> None:
+        self._by_operations = by_operations and granularity == "selective"
         self._granularity = granularity
         self._modules = frozenset(modules)
         self._method = method
@@ -48,6 +62,10 @@ class RecomputePolicy:
 
     def run_layers(self, layers: Sequence[Layer], hidden: torch.Tensor) -> torch.Tensor:
         """Run consecutive layers of one chunk, in recomputed units under `full`."""
+        if self.active and self._by_operations:
+            for layer in layers:
+                hidden = _recomputed_by_operations(layer, hidden)
+            return hidden
         first = 0
         for count, recomputed in self._units(len(layers)):
             unit = layers[first : first + count]
@@ -79,3 +97,45 @@ def _recomputed(function: Callable[..., Result], *inputs: torch.Tensor | None) -
     """Checkpoint without saving random states: nothing in these layers draws random numbers."""
     result: Result = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)
     return result
+
+
+_COUNTED = {"respect_saved_tensors_hooks": True}
+"""Lets the profile count what selective contexts keep."""
+_HOOKS = _COUNTED if _COUNTED.keys() <= inspect.signature(checkpoint).parameters.keys() else {}
+"""Older versions of torch give no choice."""
+
+
+def _recomputed_by_operations(layer: Layer, hidden: torch.Tensor) -> torch.Tensor:
+    result: torch.Tensor = checkpoint(
+        layer, hidden, use_reentrant=False, preserve_rng_state=False, context_fn=_keeping_operations, **_HOOKS
+    )
+    return result
+
+
+_ATEN = torch.ops.aten
+_PRODUCTS = frozenset({_ATEN.mm.default, _ATEN.addmm.default})
+_ATTENTION = frozenset(
+    {
+        _ATEN._scaled_dot_product_flash_attention_for_cpu.default,
+        _ATEN._scaled_dot_product_flash_attention.default,
+        _ATEN._scaled_dot_product_efficient_attention.default,
+    }
+)
+
+
+def _keeping_operations() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Return the contexts of one layer's forward pass and of its recomputation, each counting its products."""
+    seen = {False: 0, True: 0}
+
+    def keep(context: SelectiveCheckpointContext, operation: object, *_: object, **__: object) -> CheckpointPolicy:
+        if operation in _PRODUCTS:
+            seen[context.is_recompute] += 1
+            kept = seen[context.is_recompute] % 2 == 1
+        else:
+            kept = operation in _ATTENTION
+        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    contexts: tuple[AbstractContextManager[None], AbstractContextManager[None]] = create_selective_checkpoint_contexts(
+        keep
+    )
+    return contexts

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 import torch
 from torch.optim.adamw import adamw
 
-LEARNING_RATE = 1e-3
-
 
 class AdamState:
     """fp32 master weights and moments of one rank's share.
@@ -22,7 +20,7 @@ class AdamState:
         self._steps = [torch.zeros((), dtype=torch.float32, device=master.device) for master in self.masters]
 
     @torch.no_grad()
-    def update(self, gradients: Sequence[torch.Tensor]) -> None:
+    def update(self, gradients: Sequence[torch.Tensor], learning_rate: float) -> None:
         """Take one fused step with one gradient for each master."""
         adamw(
             self.masters,
@@ -35,7 +33,7 @@ class AdamState:
             amsgrad=False,
             beta1=0.9,
             beta2=0.95,
-            lr=LEARNING_RATE,
+            lr=learning_rate,
             weight_decay=0.0,
             eps=1e-8,
             maximize=False,

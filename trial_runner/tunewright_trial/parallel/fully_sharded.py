@@ -34,10 +34,10 @@ class FullyShardedOptimizer:
         for _, value in self._parameters:
             value.grad = None
 
-    def step(self) -> float:
+    def step(self, learning_rate: float) -> float:
         """Sum what fully_shard does not know of, update, and return this rank's part of the squared norm."""
         gradients = [self._gradient(kind, value) for kind, value in self._parameters]
-        self._adam.update(gradients)
+        self._adam.update(gradients, learning_rate)
         with torch.no_grad():
             for (_, value), master in zip(self._parameters, self._adam.masters, strict=True):
                 _local(value).copy_(master)

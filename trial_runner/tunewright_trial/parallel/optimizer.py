@@ -26,7 +26,7 @@ class Optimizer(Protocol):
     def clear_gradients(self) -> None:
         """Zero all gradients."""
 
-    def step(self) -> float:
+    def step(self, learning_rate: float) -> float:
         """Update everything; return this rank's part of the squared gradient norm, each value counted once."""
 
 
@@ -41,7 +41,7 @@ class Bucket:
         padded = -(-size // shards) * shards
         self._values = parameters[0].new_zeros(padded, requires_grad=False)
         self._gradients = torch.zeros(padded, dtype=torch.float32, device=self._values.device)
-        self._parts: list[torch.Tensor] = []
+        self._parts = collect_gradients(parameters, self._gradients)
         self._adopt()
         self._own = slice(0, padded)
         if self._sharded:
@@ -50,18 +50,13 @@ class Bucket:
         self._adam = AdamState([self._values[self._own].float().clone()])
 
     def _adopt(self) -> None:
-        """Move the parameters into the buffer, and let their gradients be collected in the other."""
+        """Move the parameters into the buffer."""
         first = 0
         for value in self._parameters:
             part = slice(first, first + value.numel())
             with torch.no_grad():
                 self._values[part].copy_(value.flatten())
             value.data = self._values[part].view_as(value)
-            self._parts.append(self._gradients[part].view_as(value))
-            if value.dtype == torch.float32:
-                value.grad = self._parts[-1]
-            else:
-                value.register_post_accumulate_grad_hook(_Collector(self._parts[-1]))
             first += value.numel()
 
     def clear_gradients(self) -> None:
@@ -79,10 +74,10 @@ class Bucket:
         if group.communicates:
             dist.all_reduce(self._gradients, group=group.group)
 
-    def step(self) -> float:
+    def step(self, learning_rate: float) -> float:
         """Reduce, update this rank's shard, gather. Return the sum of squares of the gradients in this shard."""
         gradient = self._reduced().div_(self._divisor)
-        self._adam.update([gradient])
+        self._adam.update([gradient], learning_rate)
         own = self._values[self._own]
         own.copy_(self._adam.masters[0])
         if self._sharded:
@@ -97,6 +92,20 @@ class Bucket:
         if self._data.communicates:
             dist.all_reduce(self._gradients, group=self._data.group)
         return self._gradients
+
+
+def collect_gradients(parameters: Iterable[nn.Parameter], buffer: torch.Tensor) -> list[torch.Tensor]:
+    """Let the gradients of `parameters` be summed in `buffer` (fp32), and return each one's part of it."""
+    parts: list[torch.Tensor] = []
+    first = 0
+    for value in parameters:
+        parts.append(buffer[first : first + value.numel()].view_as(value))
+        if value.dtype == torch.float32:
+            value.grad = parts[-1]
+        else:
+            value.register_post_accumulate_grad_hook(_Collector(parts[-1]))
+        first += value.numel()
+    return parts
 
 
 class _Collector:
@@ -127,12 +136,12 @@ class BucketOptimizer:
         for bucket in self._buckets.values():
             bucket.clear_gradients()
 
-    def step(self) -> float:
+    def step(self, learning_rate: float) -> float:
         """Update everything; return this rank's part of the squared gradient norm, each value counted once."""
         for kind, bucket in self._buckets.items():
             bucket.collect()
             bucket.sum_gradients(self._copies[kind][0])
-        return math.fsum(bucket.step() * self._counts(kind) for kind, bucket in self._buckets.items())
+        return math.fsum(bucket.step(learning_rate) * self._counts(kind) for kind, bucket in self._buckets.items())
 
     def _counts(self, kind: Kind) -> bool:
         same, data = self._copies[kind]
