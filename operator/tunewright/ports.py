@@ -24,6 +24,8 @@ class TrialObservation:
     failure: FailureClass | None = None
     message: str = ""
     node: str = ""
+    recorded_from: str = ""
+    """The trial of an earlier ledger that answered, where no trial was run."""
     gpu_seconds: float = 0.0
     queued_seconds: float = 0.0
 
@@ -37,7 +39,7 @@ class Trials(Protocol):
     async def adopt(self, request: TrialRequest) -> None:
         """Take over an attempt that an earlier process started and that is not observed: never run it again.
 
-        From then on it is observed: by what is left of it, or as finished with NodeLost.
+        From then on it is observed: by what is left of it, or as finished with NodeLost or Interrupted.
         """
 
     async def observe(self) -> Sequence[TrialObservation]:

@@ -55,3 +55,12 @@ def format_speed(tokens_per_second: float) -> str:
     ('38824', '12.3')
     """
     return f"{tokens_per_second:.0f}" if tokens_per_second >= 100 else f"{tokens_per_second:.3g}"
+
+
+def six_digits(value: float) -> float:
+    """Round to six significant digits: what is written down to be compared, on another machine too.
+
+    >>> six_digits(38824.2345), six_digits(0.0)
+    (38824.2, 0.0)
+    """
+    return float(f"{value:.6g}")

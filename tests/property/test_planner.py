@@ -8,7 +8,7 @@ from tests.support.planning import Run, World, hidden_effect
 from tests.support.records import AT
 from tunewright.planner.decisions import AskAdvisor, StartTrial
 from tunewright.planner.records import Advice, AdviceUsage, ProposedConfig, Round, parse_record
-from tunewright.planner.replay import replay
+from tunewright.planner.replay import replay, replay_projections
 from tunewright.planner.settings import Budget, ExploreSettings, PlannerSettings, ValidationSettings
 from tunewright.trial_protocol.report import FailureClass
 
@@ -84,6 +84,7 @@ def test_every_run_ends_within_its_budget_and_replays(world: World) -> None:
     _keeps_its_budget(run)
     documents = [parse_record(record.to_json()) for record in run.records]
     assert replay(documents, small_space()) is None
+    assert replay_projections(documents, small_space()) is None
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -5,11 +5,13 @@ a test can count what would have been billed and look at the headers.
 """
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Literal
 
 
@@ -67,6 +69,42 @@ def refusal(status: int, message: str = "scripted", *, code: str | None = None, 
     return Step(status=status, body=body, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
 
+def completion_of(provider: str, answer: Mapping[str, Any]) -> Step:
+    """Answer in the protocol of another provider, with 100 tokens read and 20 written."""
+    text = json.dumps(answer)
+    tool = {"toolUse": {"toolUseId": "1", "name": "json_tool_call", "input": answer}}
+    documents: dict[str, dict[str, Any]] = {
+        "anthropic": {
+            "id": "1",
+            "type": "message",
+            "role": "assistant",
+            "model": "scripted",
+            "content": [{"type": "text", "text": text}],
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": 100, "output_tokens": 20},
+        },
+        "gemini": {
+            "candidates": [{"content": {"parts": [{"text": text}], "role": "model"}, "finishReason": "STOP"}],
+            "usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120},
+        },
+        "ollama": {
+            "model": "scripted",
+            "created_at": "2026-01-01T00:00:00Z",
+            "message": {"role": "assistant", "content": text},
+            "done": True,
+            "prompt_eval_count": 100,
+            "eval_count": 20,
+        },
+        "bedrock": {
+            "output": {"message": {"role": "assistant", "content": [tool]}},
+            "stopReason": "tool_use",
+            "usage": {"inputTokens": 100, "outputTokens": 20, "totalTokens": 120},
+            "metrics": {"latencyMs": 1},
+        },
+    }
+    return Step(body=json.dumps(documents[provider])) if provider in documents else completion(text)
+
+
 SILENCE = Step("silence")
 CLOSE = Step("close")
 HALF = Step("half")
@@ -76,18 +114,23 @@ TRICKLE = Step("trickle")
 class OpenAIServer:
     """The endpoint: `api_base` to connect to, `requests` in order of arrival."""
 
-    def __init__(self, *script: Step) -> None:
+    def __init__(self, *script: Step, certificate: Path | None = None) -> None:
         self.script = list(script)
         self.requests: list[SeenRequest] = []
         self.closing = threading.Event()
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.endpoint = self
+        self._scheme = "https" if certificate else "http"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def api_base(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def take(self, request: SeenRequest) -> Step:
         """Record `request` and return the step that answers it."""
@@ -109,6 +152,9 @@ class OpenAIServer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     endpoint: OpenAIServer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that do not trust the certificate."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -162,9 +208,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(*script: Step) -> Iterator[OpenAIServer]:
-    """Run an endpoint for the length of a block."""
-    server = OpenAIServer(*script)
+def serving(*script: Step, certificate: Path | None = None) -> Iterator[OpenAIServer]:
+    """Run an endpoint for the length of a block; over TLS with a `certificate` and its key in one file."""
+    server = OpenAIServer(*script, certificate=certificate)
     server.start()
     try:
         yield server

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -13,9 +14,19 @@ from tests.support.cluster.ports import free_ports
 
 
 class OperatorProcess:
-    """`kopf run -m tunewright.controller` for one namespace, logging to `log`; `kubeconfig` says with whose rights."""
+    """`kopf run -m tunewright.controller` for one namespace, logging to `log`; `kubeconfig` says with whose rights.
 
-    def __init__(self, cluster: Cluster, namespace: str, log: Path, kubeconfig: Path | None = None) -> None:
+    `variables` are added to its environment.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        log: Path,
+        kubeconfig: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.log = log
         self.probe_port = free_ports(1)[0]
         self._namespace = namespace
@@ -26,6 +37,7 @@ class OperatorProcess:
             "TUNEWRIGHT_PROBE_PORT": str(self.probe_port),
             "TUNEWRIGHT_TRIAL_IMAGE": "registry.example.com/trial:test",
             "PYTHONUNBUFFERED": "1",
+            **(variables or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None
 

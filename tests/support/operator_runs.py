@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from tests.support.operator_process import OperatorProcess
-from tests.support.stand_in_kubelet import StandInKubelet, add_gpu_node
+from tests.support.stand_in_kubelet import Answer, StandInKubelet, add_gpu_node, answer
 from tunewright.adapters.kube.client import NODES, TUNING_RUNS, KubeClient
 from tunewright.adapters.kube.names import RunReference
 
@@ -37,8 +37,10 @@ async def gpu_node(client: KubeClient, namespace: str) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def kubelet_of(client: KubeClient, namespace: str, node: str) -> AsyncIterator[StandInKubelet]:
-    kubelet = StandInKubelet(client, namespace, node=node)
+async def kubelet_of(
+    client: KubeClient, namespace: str, node: str, answers: Answer = answer
+) -> AsyncIterator[StandInKubelet]:
+    kubelet = StandInKubelet(client, namespace, answers, node=node)
     task = asyncio.create_task(kubelet.run())
     try:
         yield kubelet

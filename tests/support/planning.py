@@ -19,7 +19,8 @@ from tunewright.performance.step import estimate
 from tunewright.planner.decide import decide
 from tunewright.planner.decisions import AskAdvisor, Finish, StartTrial
 from tunewright.planner.evaluation import on_fewer_nodes
-from tunewright.planner.records import Advice, Header, Record, Round, TrialFinished
+from tunewright.planner.projected import decided_round
+from tunewright.planner.records import Advice, Header, Record, TrialFinished
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.snapshot import Snapshot
 from tunewright.planner.state import RunState, fold
@@ -157,7 +158,7 @@ class Run:
         """Decide once, or let the world answer once; False when the run is over."""
         decisions = decide(self.snapshot())
         if decisions:
-            self.add(Round(elapsed_seconds=self.elapsed_seconds, decisions=decisions, at=AT))
+            self.add(decided_round(self.snapshot(), decisions, AT))
             self.running += [decision for decision in decisions if isinstance(decision, StartTrial)]
             self.asked = next((item for item in decisions if isinstance(item, AskAdvisor)), self.asked)
             return True

@@ -17,7 +17,9 @@ from tunewright.trial_protocol.codec import decode_request, encode_report
 from tunewright.trial_protocol.report import LayerTiming, Measured, Profile, Timing, TrialReport
 from tunewright.trial_protocol.request import TrialRequest
 
-Answer = Callable[[TrialRequest], str]
+Answer = Callable[[TrialRequest], str | None]
+"""What a trial leaves; None while it goes on running."""
+ENDING_SECONDS = 1.0
 STARTED, FINISHED = "2026-11-30T05:00:00Z", "2026-11-30T05:00:10Z"
 
 
@@ -49,15 +51,21 @@ def answer(request: TrialRequest) -> str:
 
 
 class StandInKubelet:
-    """Finishes every trial Pod of a namespace, and keeps its node ready. `seen` counts the Pods of each Job."""
+    """Finishes every trial Pod of a namespace, and keeps its node ready. `seen` counts the Pods of each Job.
+
+    `nodes` says where each Job's Pod was.
+    """
 
     def __init__(self, client: KubeClient, namespace: str, answers: Answer = answer, node: str = "") -> None:
         self.seen: dict[str, int] = {}
+        self.nodes: dict[str, str] = {}
         self._client = client
         self._namespace = namespace
         self._answers = answers
         self._node = node
         self._done: set[str] = set()
+        self._running: set[str] = set()
+        self._ending: dict[str, float] = {}
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -65,39 +73,61 @@ class StandInKubelet:
             if self._node:
                 await add_gpu_node(self._client, self._node)
             for pod in await self._client.list(PODS, self._namespace, labels=labels.OWN_OBJECTS):
-                if pod["metadata"]["uid"] not in self._done and self._is_due(pod):
+                if pod["metadata"].get("deletionTimestamp"):
+                    await self._remove(pod)
+                elif pod["metadata"]["uid"] not in self._done and self._is_due(pod):
                     await self._finish(pod)
             await asyncio.sleep(0.1)
 
     def _is_due(self, pod: dict[str, Any]) -> bool:
         """Where there is a node, a Pod must be bound to it first: a kubelet sees no other."""
         bound = bool(pod["spec"].get("nodeName")) or not self._node
-        return bound and pod["status"].get("phase") == "Pending"
+        return bound and pod["status"].get("phase") in ("Pending", "Running")
+
+    async def _remove(self, pod: dict[str, Any]) -> None:
+        """Confirm that a deleted Pod has ended: until then it holds its node. Containers take a moment to end."""
+        now = asyncio.get_running_loop().time()
+        if now < self._ending.setdefault(pod["metadata"]["uid"], now + ENDING_SECONDS):
+            return
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{pod['metadata']['name']}"
+        with contextlib.suppress(NotFound, Conflict, Transient):
+            await self._client._call("DELETE", path, query={"gracePeriodSeconds": "0"})
 
     async def _finish(self, pod: dict[str, Any]) -> None:
         environment = {item["name"]: item.get("value", "") for item in pod["spec"]["containers"][0]["env"]}
         message = self._answers(decode_request(environment[REQUEST_VARIABLE]))
-        self._done.add(pod["metadata"]["uid"])
+        uid = pod["metadata"]["uid"]
         job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
-        self.seen[job] = self.seen.get(job, 0) + 1
-        status = {"status": finished(message)}
+        if uid not in self._running:
+            self.seen[job] = self.seen.get(job, 0) + 1
+            self.nodes[job] = pod["spec"].get("nodeName", "")
+        elif message is None:
+            return
+        self._running.add(uid)
+        if message is not None:
+            self._done.add(uid)
+        status = {"status": running() if message is None else finished(message)}
         with contextlib.suppress(NotFound, Conflict, Transient):  # the Pod may go away meanwhile
             await self._client.patch(PODS, self._namespace, pod["metadata"]["name"], status, subresource="status")
+
+
+def running() -> dict[str, Any]:
+    """Return the status of a Pod whose container runs."""
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    container = _container({"running": {"startedAt": now}})
+    return {"phase": "Running", "containerStatuses": [container | {"ready": True}]}
 
 
 def finished(message: str, *, exit_code: int = 0, reason: str = "Completed") -> dict[str, Any]:
     """Return the status of a Pod whose container ended."""
     terminated = {"exitCode": exit_code, "reason": reason, "message": message}
     times = {"startedAt": STARTED, "finishedAt": FINISHED}
-    container = {
-        "name": CONTAINER,
-        "image": "image",
-        "imageID": "",
-        "ready": False,
-        "restartCount": 0,
-        "state": {"terminated": terminated | times},
-    }
+    container = _container({"terminated": terminated | times})
     return {"phase": "Failed" if exit_code else "Succeeded", "containerStatuses": [container]}
+
+
+def _container(state: dict[str, Any]) -> dict[str, Any]:
+    return {"name": CONTAINER, "image": "image", "imageID": "", "ready": False, "restartCount": 0, "state": state}
 
 
 async def add_gpu_node(client: KubeClient, name: str, gpus: int = 8, device_id: str = "75a3") -> None:

@@ -13,8 +13,9 @@ from tunewright.engine.requests import trial_request
 from tunewright.engine.run_handle import RunHandle
 from tunewright.planner.briefing import briefing
 from tunewright.planner.decide import decide
-from tunewright.planner.decisions import AskAdvisor, Decision
-from tunewright.planner.records import Advice, Round, SettingsChanged, TrialFinished, TrialStarted
+from tunewright.planner.decisions import AskAdvisor
+from tunewright.planner.projected import decided_round
+from tunewright.planner.records import Advice, Round, SettingsChanged, TrialFinished, TrialStarted, fitting
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.snapshot import Snapshot
 from tunewright.planner.state import Trial
@@ -30,7 +31,7 @@ async def step(run: RunHandle, settings: PlannerSettings | None = None, *, suspe
     `settings` are those that the person wants now; what may not change is taken from the ledger. A suspended run
     records what ends and decides nothing, unless it is to stop.
     """
-    await _record_settings(run, settings)
+    await record_settings(run, settings)
     observed = await _observe(run)
     run.count_time(active=not suspended and not _only_queues(run, observed))
     if suspended and not _in_force(run).stop:
@@ -46,7 +47,8 @@ def _in_force(run: RunHandle) -> PlannerSettings:
     return run.state.settings or run.header.settings
 
 
-async def _record_settings(run: RunHandle, wanted: PlannerSettings | None) -> None:
+async def record_settings(run: RunHandle, wanted: PlannerSettings | None) -> None:
+    """Record what the person wants now, where it differs: a higher budget reopens a finished run."""
     settings = run.header.settings.with_mutable_of(wanted) if wanted is not None else _in_force(run)
     if settings != _in_force(run):
         await run.append(SettingsChanged(settings=settings, at=run.clock.now()))
@@ -88,6 +90,7 @@ def _finished(seen: TrialObservation, at: str) -> TrialFinished:
         failure=seen.failure,
         message=seen.message[:1000],
         node=seen.node,
+        recorded_from=seen.recorded_from,
         gpu_seconds=seen.gpu_seconds,
         queued_seconds=seen.queued_seconds,
         at=at,
@@ -95,14 +98,19 @@ def _finished(seen: TrialObservation, at: str) -> TrialFinished:
 
 
 async def _record_advice(run: RunHandle) -> bool:
-    """Record one answer. A question that no task of this process holds was asked by one that died: it is lost."""
+    """Record one answer. A question that no task of this process holds was asked by one that died: it is lost.
+
+    What comes after the end of the run is of no use to it: its reservation stays spent.
+    """
+    if run.state.finish is not None:
+        return False
     for number, asked in run.state.asked.items():
         if asked.advice is not None:
             continue
         task = run.asked.get(number)
         if task is not None and not task.done():
             continue
-        advice = _answer(number, task)
+        advice = fitting(_answer(number, task))
         await run.append(advice.model_copy(update={"round": number, "at": run.clock.now()}))
         run.asked.pop(number, None)
         return True
@@ -127,21 +135,29 @@ def _lost(number: int) -> Advice:
 
 async def _decide(run: RunHandle) -> bool:
     snapshot = await run.snapshot()
-    decisions, context = await asyncio.to_thread(_decided, snapshot)
-    if not decisions:
+    decided, context = await asyncio.to_thread(_decided, snapshot)
+    if decided is None:
         return False
-    await run.append(Round(elapsed_seconds=snapshot.elapsed_seconds, decisions=decisions, at=run.clock.now()))
-    for decision in decisions:
+    await run.append(decided.model_copy(update={"at": run.clock.now()}))
+    for decision in decided.decisions:
         if isinstance(decision, AskAdvisor):
-            run.asked[decision.round] = asyncio.create_task(_ask(run, decision, context))
+            run.asked[decision.round] = asyncio.create_task(_timed_ask(run, decision, context))
     return True
 
 
-def _decided(snapshot: Snapshot) -> tuple[tuple[Decision, ...], Mapping[str, Any]]:
+def _decided(snapshot: Snapshot) -> tuple[Round | None, Mapping[str, Any]]:
     """Decide, and tell the advisor what the decision saw: later the state moves on."""
     decisions = decide(snapshot)
+    if not decisions:
+        return None, {}
     asks = any(isinstance(decision, AskAdvisor) for decision in decisions)
-    return decisions, briefing(snapshot) if asks else {}
+    return decided_round(snapshot, decisions, at=""), briefing(snapshot) if asks else {}
+
+
+async def _timed_ask(run: RunHandle, ask: AskAdvisor, context: Mapping[str, Any]) -> Advice:
+    began = run.clock.seconds()
+    advice = await _ask(run, ask, context)
+    return advice.model_copy(update={"latency_seconds": round(max(0.0, run.clock.seconds() - began), 3)})
 
 
 async def _ask(run: RunHandle, ask: AskAdvisor, context: Mapping[str, Any]) -> Advice:
@@ -182,10 +198,11 @@ async def _bring_about(run: RunHandle, observed: Observations) -> bool:
 
 async def _start(run: RunHandle, trial: Trial, *, is_seen: bool) -> None:
     """Start an attempt, unless a process that died had started it; record that it exists before anything else."""
+    request = _request(run, trial)
     if not is_seen:
-        await run.trials.start(_request(run, trial))
+        await run.trials.start(request)
     name, attempt = _key(trial)
-    await run.append(TrialStarted(trial=name, attempt=attempt, at=run.clock.now()))
+    await run.append(TrialStarted(trial=name, attempt=attempt, request_digest=request.digest(), at=run.clock.now()))
 
 
 def _request(run: RunHandle, trial: Trial) -> TrialRequest:

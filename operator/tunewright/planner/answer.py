@@ -15,7 +15,7 @@ def answer_of(
 ) -> str:
     """Return what was found so far, each figure with its kind; `simulated` comes first where it holds."""
     if measured is not None:
-        text = _measured(settings, measured)
+        text = _measured(settings, measured) + _loss(measured)
         text += f"; projected {format_speed(measured.projected)}" if measured.projected else ""
         text += f", bias {bias.percent:+.1f} % ({_samples(bias.samples)})" if bias else ""
     elif projected is not None:
@@ -29,6 +29,15 @@ def _measured(settings: PlannerSettings, best: BestMeasured) -> str:
     interval = f"n={best.repeats}, {format_speed(best.interval_low)} to {format_speed(best.interval_high)}"
     gains = _gains(settings, best.improvement_percent)
     return f"measured {format_speed(best.tokens_per_second_per_gpu)} tokens/s/GPU ({interval}){gains}"
+
+
+def _loss(best: BestMeasured) -> str:
+    """Return a warning where the winner does not train like the baseline."""
+    parity = best.loss_parity
+    if parity is None or parity.agrees:
+        return ""
+    allowed = f"{parity.largest_difference:.1%}, more than {parity.tolerance:.0%}"
+    return f", but its loss differs from the baseline's by {allowed}"
 
 
 def _projected(settings: PlannerSettings, best: BestProjected) -> str:

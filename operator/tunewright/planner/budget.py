@@ -20,10 +20,12 @@ PROFILE_SECONDS = 60.0
 """Useful work of a profile: two depths, warm-up and repetitions of single layers, collectives."""
 VALIDATION_SHARE = 0.5
 """Part of the GPU hours and of the duration that profiles leave to validation, at most."""
-PROMPT_TOKENS = 3000
-"""Instructions and schema around a briefing."""
-BYTES_PER_TOKEN = 3
-"""On the low side for JSON, so that a reservation is on the high side."""
+PROMPT_BYTES = 8 * 1024
+"""Instructions around a briefing, and the schema without the values of the axes."""
+AXES_COPIES = 3
+"""How often the allowed values stand in a request beside the briefing: in its text and twice in the schema."""
+BYTES_PER_TOKEN = 2
+"""On the low side for JSON with figures, so that a reservation is on the high side."""
 CALLS_PER_ROUND = 2
 """One question and one repair of its answer."""
 
@@ -71,12 +73,15 @@ def profiles_left(snapshot: Snapshot) -> int:
 
 
 def validation_gpu_seconds(snapshot: Snapshot, step_seconds: float) -> float:
-    """Return what profiles leave for validation."""
+    """Return what profiles leave for validation: of its share, what a reopened run has not used for it yet."""
     limit = snapshot.settings.budget.max_gpu_hours
     wanted = planned_measurements(snapshot.settings) * measure_gpu_seconds(
         snapshot.problem, snapshot.settings, step_seconds
     )
-    return wanted if limit is None else min(wanted, VALIDATION_SHARE * limit * 3600)
+    if limit is None:
+        return wanted
+    used = sum(trial.gpu_seconds for trial in snapshot.state.measurements)
+    return min(wanted, max(0.0, VALIDATION_SHARE * limit * 3600 - used))
 
 
 def is_out_of_time(snapshot: Snapshot) -> bool:
@@ -100,11 +105,16 @@ def llm_reservation(llm: LLMSettings, context: Mapping[str, Any], calls: int) ->
     Each request sends the prompt again; answers share one allowance of output tokens. Without prices the cost is
     reserved as nothing, and counted when the answer says what it cost.
     """
-    prompt = PROMPT_TOKENS + math.ceil(len(json.dumps(context).encode()) / BYTES_PER_TOKEN)
+    size = PROMPT_BYTES + _bytes(context) + AXES_COPIES * _bytes(context.get("axes", {}))
+    prompt = math.ceil(size / BYTES_PER_TOKEN)
     input_tokens = prompt * calls
     cost = input_tokens * (llm.input_usd_per_million_tokens or 0.0)
     cost += llm.max_output_tokens * (llm.output_usd_per_million_tokens or 0.0)
     return LLMReservation(calls, input_tokens + llm.max_output_tokens, cost / 1e6)
+
+
+def _bytes(document: object) -> int:
+    return len(json.dumps(document).encode())
 
 
 def affords_llm(snapshot: Snapshot, reservation: LLMReservation) -> bool:

@@ -6,6 +6,7 @@ is called again, until it returns nothing: then a trial or an answer is awaited,
 
 from collections.abc import Callable
 
+from tunewright.domain.value import canonical_json
 from tunewright.planner import budget
 from tunewright.planner.decisions import Decision, EnterPhase, Finish, FinishReason, StopTrial
 from tunewright.planner.explore import BUDGET_IS_USED, explore
@@ -14,6 +15,9 @@ from tunewright.planner.snapshot import Snapshot
 from tunewright.planner.stopping import FAILING, first_reason, has_failed_for_good, may_retry, told
 from tunewright.planner.turn import Turn
 from tunewright.planner.validate import next_measurement, validate
+
+MOST_ROUND_BYTES = 88 * 1024
+"""Decisions of one round as the ledger writes them, which keeps them in shards of 128 KiB."""
 
 
 def decide(snapshot: Snapshot) -> tuple[Decision, ...]:
@@ -25,7 +29,18 @@ def decide(snapshot: Snapshot) -> tuple[Decision, ...]:
         rule(turn)
         if turn.decisions or turn.is_ending:
             break
-    return tuple(turn.decisions)
+    return _first_that_fit(turn.decisions)
+
+
+def _first_that_fit(decisions: list[Decision]) -> tuple[Decision, ...]:
+    """Keep a round within a shard of the ledger. What is left over is decided by the next call."""
+    kept, size = 0, 0
+    for decision in decisions:
+        size += len(canonical_json(decision.to_json()))
+        if kept and size > MOST_ROUND_BYTES:
+            break
+        kept += 1
+    return tuple(decisions[:kept])
 
 
 def _stop_when_asked(turn: Turn) -> None:

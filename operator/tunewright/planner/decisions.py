@@ -13,6 +13,14 @@ Verdict = Literal["filtered", "illegal", "pruned", "duplicate", "reused", "unrea
 """`outside`: legal, but not in the search space that the person allowed."""
 
 
+class Acquisition(Value):
+    """What the surrogate expected of a proposal when it chose it. Six significant digits."""
+
+    mean_tokens_per_second_per_gpu: float
+    sigma: float = Field(description="Relative, one standard deviation.")
+    expected_improvement: float = Field(description="In log units over the best known: 0.01 is one percent.")
+
+
 class Origin(Value):
     """Who proposed a configuration and why."""
 
@@ -21,6 +29,7 @@ class Origin(Value):
     axis: str = Field("", description="Sweep: the field that varies.")
     round: int = Field(0, ge=0, description="Explore: the round.")
     reason: str = Field("", max_length=1000)
+    acquisition: Acquisition | None = Field(None, description="Surrogate: why this one.")
 
 
 class EnterPhase(Value):
@@ -65,6 +74,8 @@ class AskAdvisor(Value):
     max_calls: int = Field(1, ge=1, description="Requests that the round may send, retries and a repair included.")
     reserved_tokens: int = Field(ge=0, description="Prompts and answers over all calls.")
     reserved_cost_usd: float = Field(0.0, ge=0)
+    incumbent: TrainingConfig | None = Field(None, description="What the proposals change: the best of that moment.")
+    reason: str = Field("", max_length=1000, description="Why the LLM has this round: its share.")
 
 
 class StopTrial(Value):

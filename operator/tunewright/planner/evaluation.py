@@ -133,7 +133,7 @@ def evaluate(problem: TuningProblem, settings: PlannerSettings, space: Space, st
     candidates = []
     for config, (trial, origin, reused) in sources.items():
         projection = projections.get(config)
-        interval, corrected = _corrected(projection, bias)
+        interval, corrected = corrected_by(projection, bias)
         row = space.row_of(config)
         candidates.append(
             Candidate(
@@ -150,6 +150,12 @@ def evaluate(problem: TuningProblem, settings: PlannerSettings, space: Space, st
             )
         )
     return Evaluation(tuple(candidates), bias, settings.baseline)
+
+
+def known_bias(problem: TuningProblem, settings: PlannerSettings, space: Space, state: RunState) -> Bias | None:
+    """Return how far projections were off so far; None before anything is measured."""
+    measurements = {config: _measurement(trials) for config, trials in _measured_trials(state).items()}
+    return _bias(problem, settings, space, _sources(state), measurements)
 
 
 def cached_projection(problem: TuningProblem, space: Space, config: TrainingConfig, report: TrialReport) -> Projection:
@@ -239,7 +245,8 @@ def _bias(
     return Bias(mean=statistics.fmean(ratios), samples=len(ratios), interval=interval)
 
 
-def _corrected(projection: Projection | None, bias: Bias | None) -> tuple[Interval | None, float | None]:
+def corrected_by(projection: Projection | None, bias: Bias | None) -> tuple[Interval | None, float | None]:
+    """Return the interval of a projection, and its figure corrected by the bias of the run."""
     if projection is None:
         return None, None
     projected = projection.tokens_per_second_per_gpu

@@ -5,12 +5,19 @@ from pydantic import Field
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.domain.value import Value
-from tunewright.planner.evaluation import Evaluation
+from tunewright.planner.evaluation import Candidate, Evaluation
 from tunewright.planner.settings import PlannerSettings
+from tunewright.planner.state import RunState
 from tunewright.search.space import Space
+from tunewright.trial_protocol.loss_parity import LossParity, loss_parity
+from tunewright.trial_protocol.report import Measured
 
 REFERENCE_PRECISION_DIFFERS = "ReferencePrecisionDiffers"
 FEWER_NODES = "FewerNodes"
+LOSS_DIFFERS = "LossDiffers"
+"""The winner does not train like the baseline: its speed is no gain."""
+LOSS_NOT_COMPARED = "LossNotCompared"
+"""The baseline was not measured, so nobody knows whether the winner trains like it."""
 
 
 class Improvement(Value):
@@ -45,6 +52,9 @@ class BestMeasured(Value):
     memory_percent: float | None = Field(None, description="Measured peak of the highest rank.")
     nodes: int
     repeats: int
+    loss_parity: LossParity | None = Field(
+        None, description="Its loss curve against the measured baseline's; absent for the baseline itself."
+    )
     flags: tuple[str, ...] = ()
     configuration: TrainingConfig
 
@@ -75,14 +85,17 @@ def best_projected(settings: PlannerSettings, space: Space, evaluation: Evaluati
     )
 
 
-def best_measured(problem: TuningProblem, settings: PlannerSettings, evaluation: Evaluation) -> BestMeasured | None:
+def best_measured(
+    problem: TuningProblem, settings: PlannerSettings, evaluation: Evaluation, state: RunState
+) -> BestMeasured | None:
     """Return the best by measurement, compared with the measured baseline."""
     best, baseline = evaluation.best_measured, evaluation.baseline
     if best is None or best.measurement is None:
         return None
     found = best.measurement
     against = baseline.measurement.tokens_per_second_per_gpu if baseline and baseline.measurement else None
-    flags = _reference_flags(settings, best.config)
+    parity = _loss_parity(evaluation, state)
+    flags = (*_reference_flags(settings, best.config), *_loss_flags(evaluation, parity))
     if found.nodes < problem.cluster.nodes:
         flags = (*flags, FEWER_NODES)
     capacity = problem.cluster.accelerator.hbm_capacity_bytes
@@ -96,6 +109,7 @@ def best_measured(problem: TuningProblem, settings: PlannerSettings, evaluation:
         memory_percent=100 * found.peak_memory_bytes / capacity if found.peak_memory_bytes else None,
         nodes=found.nodes,
         repeats=found.repeats,
+        loss_parity=parity,
         flags=flags,
         configuration=best.config,
     )
@@ -112,6 +126,28 @@ def bias_figure(evaluation: Evaluation) -> BiasFigure | None:
         low_percent=100 * bias.interval.low if bias.interval else None,
         high_percent=100 * bias.interval.high if bias.interval else None,
     )
+
+
+def _loss_parity(evaluation: Evaluation, state: RunState) -> LossParity | None:
+    """Compare the fastest measurement with the baseline's; None for the baseline itself, or without one."""
+    best, baseline = evaluation.best_measured, evaluation.baseline
+    if best is baseline:
+        return None
+    mine, theirs = _first_measured(best, state), _first_measured(baseline, state)
+    return loss_parity(mine, theirs) if mine is not None and theirs is not None else None
+
+
+def _first_measured(candidate: Candidate | None, state: RunState) -> Measured | None:
+    if candidate is None or candidate.measurement is None:
+        return None
+    report = state.trials[candidate.measurement.trial].report
+    return report.measured if report is not None else None
+
+
+def _loss_flags(evaluation: Evaluation, parity: LossParity | None) -> tuple[str, ...]:
+    if parity is not None:
+        return () if parity.agrees else (LOSS_DIFFERS,)
+    return () if evaluation.best_measured is evaluation.baseline else (LOSS_NOT_COMPARED,)
 
 
 def _improvement(settings: PlannerSettings, value: float, baseline: float | None) -> Improvement:

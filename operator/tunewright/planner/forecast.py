@@ -1,4 +1,7 @@
-"""What a run is expected to cost before anything runs. Called at acceptance, by `plan` and by the summary."""
+"""What a run is expected to cost before anything runs: nothing where no configuration fits.
+
+Called at acceptance, by `plan` and by the summary.
+"""
 
 from pydantic import Field
 
@@ -20,7 +23,8 @@ WINNING_ROUNDS = 2
 class Forecast(Value):
     """Expectations, from estimates alone; limits of the budget are respected."""
 
-    trials: int = Field(description="Profiles and validations.")
+    trials: int = Field(description="Profiles: what `maxTrials` limits.")
+    validations: int = Field(description="Whole-job runs of the best and of the baseline.")
     gpu_hours: float
     duration_seconds: float
     llm_calls: int
@@ -33,7 +37,7 @@ def forecast(problem: TuningProblem, settings: PlannerSettings, space: Space) ->
     rounds = settings.explore.patience + WINNING_ROUNDS
     groups = len({int(group) for group in space.key_index[space.fits]})
     profiles = min(settings.budget.max_trials, groups, swept + rounds * settings.explore.proposals_per_round)
-    validations = budget.planned_measurements(settings)
+    validations = min(budget.planned_measurements(settings), space.counts.fitting * settings.validation.repeats)
     row = space.row_of(settings.baseline)
     step = float(space.step_seconds[row]) if row is not None else 0.0
     gpu_seconds = profiles * budget.profile_gpu_seconds(settings)
@@ -42,7 +46,8 @@ def forecast(problem: TuningProblem, settings: PlannerSettings, space: Space) ->
     seconds += validations * budget.measure_seconds(settings, step)
     calls, cost = _llm(problem, settings, space, rounds)
     return Forecast(
-        trials=profiles + validations,
+        trials=profiles,
+        validations=validations,
         gpu_hours=_at_most(gpu_seconds / 3600, settings.budget.max_gpu_hours),
         duration_seconds=_at_most(seconds, settings.budget.max_duration_seconds),
         llm_calls=calls,
@@ -61,7 +66,7 @@ def _sweep_trials(space: Space, settings: PlannerSettings) -> int:
 
 def _llm(problem: TuningProblem, settings: PlannerSettings, space: Space, rounds: int) -> tuple[int, float | None]:
     llm = settings.llm
-    if llm is None or settings.explore.strategy != "LLM":
+    if llm is None or settings.explore.strategy != "LLM" or not space.counts.fitting:
         return 0, 0.0
     calls = min(settings.budget.max_llm_calls, -(-rounds * settings.explore.llm_share_percent // 100))
     if llm.input_usd_per_million_tokens is None and llm.output_usd_per_million_tokens is None:

@@ -1,8 +1,10 @@
 """What the surrogate learns from: the figures of every row that was tried. Called by explore and briefing."""
 
+from tunewright.planner.decisions import Acquisition
 from tunewright.planner.evaluation import Candidate
 from tunewright.planner.turn import Turn
-from tunewright.search.surrogate import Observation, Surrogate
+from tunewright.search.surrogate import Observation, Scored, Surrogate
+from tunewright.units import six_digits
 
 
 def surrogate_of(turn: Turn) -> Surrogate:
@@ -10,6 +12,15 @@ def surrogate_of(turn: Turn) -> Surrogate:
     known = [(candidate.row, _figure(candidate)) for candidate in turn.evaluation.candidates]
     observations = [Observation(row, value) for row, value in known if row is not None and value > 0]
     return Surrogate(turn.snapshot.space, observations)
+
+
+def acquisition_of(item: Scored) -> Acquisition:
+    """Return what the surrogate expects of a row, as a proposal records it."""
+    return Acquisition(
+        mean_tokens_per_second_per_gpu=six_digits(item.mean_tokens_per_second_per_gpu),
+        sigma=six_digits(item.sigma),
+        expected_improvement=six_digits(item.expected_improvement),
+    )
 
 
 def _figure(candidate: Candidate) -> float:

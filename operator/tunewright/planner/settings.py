@@ -23,9 +23,15 @@ class Budget(Value):
     max_llm_tokens: int = Field(500_000, ge=0)
     max_llm_cost_usd: float | None = Field(None, ge=0)
 
+    def exceeds(self, earlier: "Budget") -> bool:
+        """Tell whether one of the limits that end a run is higher than it was."""
+        names = ("max_trials", "max_failed_trials", "max_gpu_hours", "max_duration_seconds")
+        limits = [(getattr(self, name), getattr(earlier, name)) for name in names]
+        return any(was is not None and (limit is None or limit > was) for limit, was in limits)
+
 
 class ExploreSettings(Value):
-    """The second phase. The LLM gets `llm_share_percent` of its trials while it answers, the surrogate the rest."""
+    """The second phase. The LLM gets `llm_share_percent` of its rounds while it keeps up with the surrogate."""
 
     strategy: Literal["LLM", "Surrogate"] = "LLM"
     llm_share_percent: int = Field(50, ge=0, le=100)

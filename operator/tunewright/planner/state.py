@@ -30,8 +30,9 @@ from tunewright.planner.records import (
     TrialStarted,
 )
 from tunewright.planner.settings import PlannerSettings
+from tunewright.planner.spent import Spent
 from tunewright.trial_protocol.identity import TrialIdentity, TrialKind, config_digest
-from tunewright.trial_protocol.report import CONFIGURATION_FAILURES, FailureClass, TrialReport
+from tunewright.trial_protocol.report import CONFIGURATION_FAILURES, ENDED_BY_DRIVER, FailureClass, TrialReport
 
 Proposal = StartTrial | Judge
 
@@ -93,10 +94,13 @@ class Trial:
     @property
     def failure(self) -> FailureClass | None:
         """Why the last attempt failed; None while it runs or when it succeeded."""
-        if self.finished is None:
-            return None
-        reported = self.finished.report.failure if self.finished.report else "ResultMissing"
-        return self.finished.failure or reported
+        return failure_of(self.finished) if self.finished is not None else None
+
+    @property
+    def own_attempts(self) -> int:
+        """Attempts that were not interrupted from outside: these use up the attempts that a trial has."""
+        ends = [attempt.finished.failure for attempt in self.attempts if attempt.finished is not None]
+        return len(self.attempts) - ends.count("Interrupted")
 
     @property
     def gpu_seconds(self) -> float:
@@ -121,17 +125,6 @@ class AskedRound:
 
 
 @dataclass
-class Spent:
-    """What is used up, reservations of running trials and unanswered or lost questions included."""
-
-    gpu_seconds: float = 0.0
-    queued_seconds: float = 0.0
-    llm_calls: int = 0
-    llm_tokens: int = 0
-    llm_cost_usd: float = 0.0
-
-
-@dataclass
 class RunState:
     """Everything that happened. Read-only for everybody but `fold`."""
 
@@ -143,8 +136,12 @@ class RunState:
     finished_attempts: list[TrialFinished] = field(default_factory=list)
     proposals: list[Proposal] = field(default_factory=list)
     """First starts of trials and judgements, in the order in which they were decided."""
+    by_round: dict[int, list[Proposal]] = field(default_factory=dict)
+    """The same, by explore round."""
     asked: dict[int, AskedRound] = field(default_factory=dict)
     finish: Finish | None = None
+    unprojected: list[Trial] = field(default_factory=list)
+    """Profiled since the latest round: no round has recorded their projections yet."""
     elapsed_seconds: float = 0.0
     decided_rounds: int = 0
 
@@ -171,12 +168,11 @@ class RunState:
     @property
     def explore_round(self) -> int:
         """The latest round of the explore phase; 0 before the first."""
-        proposed = max((proposal.origin.round for proposal in self.proposals), default=0)
-        return max(proposed, max(self.asked, default=0))
+        return max(max(self.by_round, default=0), max(self.asked, default=0))
 
     def proposals_of(self, round_number: int) -> list[Proposal]:
         """Return the decided proposals of one explore round."""
-        return [proposal for proposal in self.proposals if proposal.origin.round == round_number]
+        return self.by_round.get(round_number, [])
 
     @property
     def spent(self) -> Spent:
@@ -186,7 +182,7 @@ class RunState:
             queued_seconds=sum(attempt.queued_seconds for attempt in self.finished_attempts),
         )
         for asked in self.asked.values():
-            _add_llm(spent, asked)
+            spent.add_question(asked.ask, asked.advice)
         return spent
 
 
@@ -201,9 +197,14 @@ def fold(records: Iterable[Record], state: RunState | None = None) -> RunState:
     return state
 
 
+def failure_of(finished: TrialFinished) -> FailureClass | None:
+    """Return why an attempt failed; None when it succeeded."""
+    return finished.failure or (finished.report.failure if finished.report else "ResultMissing")
+
+
 def is_fault_of_place(failure: FailureClass) -> bool:
-    """Tell whether a failure says nothing about the configuration. A cancelled trial is nobody's fault."""
-    return failure not in CONFIGURATION_FAILURES and failure != "Cancelled"
+    """Tell whether a failure says nothing about the configuration. What whoever drives the run ended is no fault."""
+    return failure not in CONFIGURATION_FAILURES and failure not in ENDED_BY_DRIVER
 
 
 def _apply(state: RunState, record: Record) -> None:
@@ -211,10 +212,12 @@ def _apply(state: RunState, record: Record) -> None:
         case Header():
             state.header, state.settings = record, record.settings
         case SettingsChanged():
+            _reopen_if_raised(state, record.settings)
             state.settings = record.settings
         case Round():
             state.elapsed_seconds = record.elapsed_seconds
             state.decided_rounds += 1
+            state.unprojected = []
             for decision in record.decisions:
                 _apply_decision(state, decision)
         case Advice():
@@ -225,6 +228,8 @@ def _apply(state: RunState, record: Record) -> None:
             _check_report(state, record)
             _open_attempt(state, record).finished = record
             state.finished_attempts.append(record)
+            if record.report is not None and record.report.profile is not None and record.failure is None:
+                state.unprojected.append(state.trials[record.trial])
 
 
 def _apply_decision(state: RunState, decision: Decision) -> None:
@@ -234,19 +239,32 @@ def _apply_decision(state: RunState, decision: Decision) -> None:
         case StartTrial():
             if decision.attempt == 1:
                 state.trials[decision.trial] = Trial(decision)
-                state.proposals.append(decision)
+                _add_proposal(state, decision)
             elif decision.trial not in state.trials:
                 raise LedgerError(f"attempt {decision.attempt} of {decision.trial} comes before its first")
             attempt = Attempt(decision.attempt, decision.reserved_gpu_seconds)
             state.trials[decision.trial].attempts.append(attempt)
         case Judge():
-            state.proposals.append(decision)
+            _add_proposal(state, decision)
         case AskAdvisor():
             state.asked[decision.round] = AskedRound(decision)
         case StopTrial():
             _open_attempt(state, decision).is_stopping = True
         case Finish():
             state.finish = decision
+
+
+def _reopen_if_raised(state: RunState, wanted: PlannerSettings) -> None:
+    """Let a finished run go on when its budget grows: its phases skip what is done. A stopped one never reopens."""
+    may_reopen = state.finish is not None and state.finish.reason != "Stopped"
+    if may_reopen and not wanted.stop and state.settings and wanted.budget.exceeds(state.settings.budget):
+        state.finish = None
+        state.phase = "seed" if state.trials else None
+
+
+def _add_proposal(state: RunState, proposal: Proposal) -> None:
+    state.proposals.append(proposal)
+    state.by_round.setdefault(proposal.origin.round, []).append(proposal)
 
 
 def _open_attempt(state: RunState, record: TrialStarted | TrialFinished | StopTrial) -> Attempt:
@@ -280,15 +298,3 @@ def _asked_round(state: RunState, record: Advice) -> AskedRound:
     if asked is None or asked.advice is not None:
         raise LedgerError(f"an answer to round {record.round}, which does not wait for one")
     return asked
-
-
-def _add_llm(spent: Spent, asked: AskedRound) -> None:
-    if asked.advice is None or asked.advice.outcome == "lost":
-        spent.llm_calls += asked.ask.max_calls
-        spent.llm_tokens += asked.ask.reserved_tokens
-        spent.llm_cost_usd += asked.ask.reserved_cost_usd
-        return
-    usage = asked.advice.usage
-    spent.llm_calls += usage.calls
-    spent.llm_tokens += usage.input_tokens + usage.output_tokens
-    spent.llm_cost_usd += usage.cost_usd

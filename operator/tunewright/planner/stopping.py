@@ -4,16 +4,15 @@ A rule returns why it stops, or an empty text.
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 
 from tunewright.planner import budget
-from tunewright.planner.decisions import StartTrial
-from tunewright.planner.evaluation import Candidate
-from tunewright.planner.state import RunState, Trial, is_fault_of_place
+from tunewright.planner.rounds import LEAST_IMPROVEMENT, best_by_round, is_of_llm, is_under_way, outcome
+from tunewright.planner.state import Trial, failure_of, is_fault_of_place
 from tunewright.planner.turn import Turn
-from tunewright.trial_protocol.report import RETRIED_FAILURES
+from tunewright.trial_protocol.identity import MOST_ATTEMPTS
+from tunewright.trial_protocol.report import ENDED_BY_DRIVER, RETRIED_FAILURES
 
-LEAST_IMPROVEMENT = 0.001
-"""A round improves the result when it raises the best projection by at least this share."""
 IDENTICAL_FAILURES = 3
 """Trials in a row that end with the same fault of the place: the next one would too."""
 
@@ -41,8 +40,28 @@ def same_fault_again(turn: Turn) -> str:
     return f"{IDENTICAL_FAILURES} trials in a row ended with {told(ended[-1])}"
 
 
+def same_fault_at_every_attempt(turn: Turn) -> str:
+    """A trial used up its attempts, and another one meets the same fault: more attempts would too.
+
+    Preemption says nothing about the next attempt. First attempts that fail together, as when a switch dies, are
+    tried again.
+    """
+    state = turn.snapshot.state
+    ended = [end for end in state.finished_attempts if failure_of(end) not in ENDED_BY_DRIVER]
+    fault = failure_of(ended[-1]) if ended else None
+    if fault is None or fault == "Preempted" or not is_fault_of_place(fault):
+        return ""
+    latest = list(takewhile(lambda end: failure_of(end) == fault, reversed(ended)))
+    trials = [state.trials[name] for name in {end.trial for end in latest}]
+    is_hopeless = len(trials) > 1 and any(has_failed_for_good(turn, trial) for trial in trials)
+    if len(latest) <= IDENTICAL_FAILURES or not is_hopeless:
+        return ""
+    return f"{len(latest)} attempts in a row ended with {told(state.trials[latest[0].trial])}"
+
+
 FAILING: tuple[Rule, ...] = (
     same_fault_again,
+    same_fault_at_every_attempt,
     too_many_failed_trials,
 )
 
@@ -86,39 +105,34 @@ def has_failed_for_good(turn: Turn, trial: Trial) -> bool:
 
 
 def may_retry(turn: Turn, trial: Trial) -> bool:
-    """Tell whether a failed trial gets another attempt.
+    """Tell whether a failed trial gets another attempt. An interrupted attempt counts as none, but for what it used.
 
     One that the budget does not cover is still awaited while something runs, which may use less than it reserved.
     """
-    if trial.failure not in RETRIED_FAILURES or len(trial.attempts) >= turn.snapshot.settings.max_attempts:
+    if trial.failure not in RETRIED_FAILURES and trial.failure != "Interrupted":
+        return False
+    if trial.own_attempts >= turn.snapshot.settings.max_attempts or len(trial.attempts) >= MOST_ATTEMPTS:
         return False
     return bool(turn.snapshot.state.running) or trial.start.reserved_gpu_seconds <= turn.gpu_seconds_left
 
 
 def rounds_without_improvement(turn: Turn) -> int:
-    """Count the latest rounds, all of their trials ended, that did not raise the best projection."""
-    state = turn.snapshot.state
-    best = max((_value(item) for item in turn.evaluation.candidates if item.origin.round == 0), default=0.0)
-    idle = 0
+    """Count the latest rounds, all of their trials ended, that did not raise the best projection.
+
+    A round that the LLM lost to the surrogate says nothing about what the surrogate could still find: it is left out.
+    """
+    state, found = turn.snapshot.state, best_by_round(turn.evaluation)
+    best, idle = found.get(0, 0.0), 0
     for number in range(1, state.explore_round + 1):
-        if _under_way(state, number):
+        if is_under_way(state, number):
             break
-        found = max((_value(item) for item in turn.evaluation.candidates if item.origin.round == number), default=0.0)
-        idle = 0 if found > best * (1 + LEAST_IMPROVEMENT) else idle + 1
-        best = max(best, found)
+        value = found.get(number, 0.0)
+        if value > best * (1 + LEAST_IMPROVEMENT):
+            idle = 0
+        elif not (is_of_llm(state, number) and outcome(state, found, number) == "lost"):
+            idle += 1
+        best = max(best, value)
     return idle
-
-
-def _under_way(state: RunState, number: int) -> bool:
-    asked = state.asked.get(number)
-    if asked is not None and asked.advice is None:
-        return True
-    starts = [proposal for proposal in state.proposals_of(number) if isinstance(proposal, StartTrial)]
-    return any(state.trials[start.trial].running for start in starts)
-
-
-def _value(candidate: Candidate) -> float:
-    return candidate.projected or 0.0
 
 
 def _ended_trials(turn: Turn) -> list[Trial]:
@@ -126,7 +140,7 @@ def _ended_trials(turn: Turn) -> list[Trial]:
     ended: dict[str, Trial] = {}
     for finished in turn.snapshot.state.finished_attempts:
         trial = turn.snapshot.state.trials[finished.trial]
-        if trial.finished is finished and not may_retry(turn, trial) and trial.failure != "Cancelled":
+        if trial.finished is finished and not may_retry(turn, trial) and trial.failure not in ENDED_BY_DRIVER:
             ended[trial.name] = trial
     return list(ended.values())
 

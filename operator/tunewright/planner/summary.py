@@ -13,6 +13,7 @@ from tunewright.domain.axes import describe
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.domain.value import Value
+from tunewright.planner.advisor_figures import AdvisorFigures, advisor_figures
 from tunewright.planner.answer import answer_of
 from tunewright.planner.axis_table import AxisRow, axis_table
 from tunewright.planner.decisions import FinishReason, Judge, Phase, ProposedBy
@@ -26,6 +27,7 @@ from tunewright.planner.figures import (
     bias_figure,
 )
 from tunewright.planner.forecast import Forecast, forecast
+from tunewright.planner.hypotheses import TrackedHypothesis, tracked_hypotheses
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.state import RunState, Trial
 from tunewright.search.space import Space, SpaceCounts
@@ -83,16 +85,6 @@ class SpentFigures(Value):
     gpu_hours_saved: float = Field(description="Trials that filtering, pruning and reuse made unnecessary.")
 
 
-class AdvisorFigures(Value):
-    """How the LLM is doing. `reason` is empty while it answers or was not asked."""
-
-    asked: int
-    answered: int
-    available: bool
-    reason: str = ""
-    message: str = ""
-
-
 class CandidateRow(Value):
     """One line of the final table. Figures of different kinds stand in different columns."""
 
@@ -125,6 +117,7 @@ class Summary(Value):
     forecast: Forecast
     spent: SpentFigures
     advisor: AdvisorFigures | None = None
+    hypotheses: tuple[TrackedHypothesis, ...] = ()
     candidates: tuple[CandidateRow, ...] = ()
 
     @property
@@ -138,7 +131,7 @@ def summarise(problem: TuningProblem, settings: PlannerSettings, space: Space, s
     """Derive the summary from the records so far."""
     evaluation = evaluate(problem, settings, space, state)
     projected = best_projected(settings, space, evaluation)
-    measured = best_measured(problem, settings, evaluation)
+    measured = best_measured(problem, settings, evaluation, state)
     bias = bias_figure(evaluation)
     simulated = _is_simulated(state)
     finish = state.finish
@@ -156,7 +149,8 @@ def summarise(problem: TuningProblem, settings: PlannerSettings, space: Space, s
         axes=axis_table(settings, space, state, evaluation),
         forecast=forecast(problem, settings, space),
         spent=_spent(state),
-        advisor=_advisor(settings, state),
+        advisor=advisor_figures(settings, state, evaluation),
+        hypotheses=tracked_hypotheses(state, evaluation),
         candidates=(*_rows(space, evaluation), *_filtered_rows(space, state)),
     )
 
@@ -176,7 +170,8 @@ def _is_simulated(state: RunState) -> bool:
 
 def _counters(settings: PlannerSettings, state: RunState, evaluation: Evaluation) -> Counters:
     verdicts = Counter(judge.verdict for judge in state.judged)
-    failed = [trial for trial in state.trials.values() if trial.failure]
+    # An interrupted trial is to run again: nothing is wrong with it or its place.
+    failed = [trial for trial in state.trials.values() if trial.failure and trial.failure != "Interrupted"]
     classes = Counter(trial.failure for trial in failed if trial.failure)
     return Counters(
         profiles=len(state.profiles),
@@ -232,21 +227,6 @@ def _saves_a_trial(judge: Judge) -> bool:
     if judge.verdict == "reused":
         return judge.origin.proposed_by != "surrogate"
     return judge.verdict in ("filtered", "pruned")
-
-
-def _advisor(settings: PlannerSettings, state: RunState) -> AdvisorFigures | None:
-    if settings.llm is None or settings.explore.strategy != "LLM":
-        return None
-    answers = [asked.advice for _, asked in sorted(state.asked.items()) if asked.advice is not None]
-    last = answers[-1] if answers else None
-    failed = last is not None and last.outcome != "answered"
-    return AdvisorFigures(
-        asked=len(state.asked),
-        answered=sum(advice.outcome == "answered" for advice in answers),
-        available=not failed,
-        reason=last.condition_reason or "Unreachable" if last is not None and failed else "",
-        message=last.message if last is not None and failed else "",
-    )
 
 
 def _rows(space: Space, evaluation: Evaluation) -> tuple[CandidateRow, ...]:

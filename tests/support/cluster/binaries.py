@@ -4,6 +4,7 @@ Called by the control plane, the node and tests that install the Helm chart. A b
 sources, so a changed version is a new build and an unchanged one is free.
 """
 
+import json
 import os
 import shutil
 import sys
@@ -17,6 +18,7 @@ KUBERNETES_VERSION = "1.34.4"
 GO_TOOLS = {
     "helm": "helm.sh/helm/v4/cmd/helm@v4.3.2",
     "coredns": "github.com/coredns/coredns@v1.15.0",
+    "kueue": "sigs.k8s.io/kueue/cmd/kueue@v0.17.0",
 }
 BUILD_SECONDS = 1800
 
@@ -38,7 +40,7 @@ def ensure_pause_binary() -> Path:
 
 
 def ensure_go_tool(name: str) -> Path:
-    """Return `helm` or `coredns` in its pinned version, building it at the first call (minutes)."""
+    """Return `helm`, `coredns` or `kueue` in its pinned version, building it at the first call (minutes)."""
     package = GO_TOOLS[name]
     with locked(cache_root() / "tools" / f"{name}-{package.rpartition('@')[2]}") as folder:
         program = folder / name
@@ -46,6 +48,13 @@ def ensure_go_tool(name: str) -> Path:
             environment = {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"}
             run(go(), "install", package, env=environment, cwd=folder, timeout=BUILD_SECONDS)
         return program
+
+
+def go_module_folder(name: str, module: str) -> Path:
+    """Return the source of the Go module that a tool was built from, for the files that come with it."""
+    version = GO_TOOLS[name].rpartition("@")[2]
+    told = json.loads(run(go(), "mod", "download", "-json", f"{module}@{version}", timeout=BUILD_SECONDS))
+    return Path(told["Dir"])
 
 
 def kubectl_program() -> str:

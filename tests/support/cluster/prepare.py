@@ -16,6 +16,7 @@ PARTS: dict[str, Callable[[], Path]] = {
     "kubernetes": ensure_kubernetes_binary,
     "coredns": lambda: ensure_go_tool("coredns"),
     "helm": lambda: ensure_go_tool("helm"),
+    "kueue": lambda: ensure_go_tool("kueue"),
     "pause image": pause_archive,
     "base image": base_archive,
 }

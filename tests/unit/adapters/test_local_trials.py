@@ -1,6 +1,7 @@
 """Trials as local processes, with small stand-in programs, and once with the real one."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -30,6 +31,7 @@ FOREIGN = """
 report = report.model_copy(update={"identity": report.identity.model_copy(update={"attempt": 2})})
 """
 HANG = """
+import sys
 sys.stdin.read()
 """
 MakeTrials = Callable[[str], LocalTrials]
@@ -88,9 +90,10 @@ async def test_a_report_that_an_earlier_process_left_counts(make_trials: MakeTri
 
 
 @pytest.mark.parametrize(
-    ("left", "failure"), [("Cancelled", "NodeLost"), ("Unsupported", "Unsupported"), (None, "NodeLost")]
+    ("left", "failure"),
+    [("Cancelled", "Interrupted"), ("Preempted", "Interrupted"), ("Unsupported", "Unsupported"), (None, "Interrupted")],
 )
-async def test_an_attempt_of_a_process_that_died_is_taken_over_or_lost_but_never_run_again(
+async def test_an_attempt_of_a_process_that_died_is_taken_over_or_interrupted_but_never_run_again(
     make_trials: MakeTrials, tmp_path: Path, left: FailureClass | None, failure: FailureClass
 ) -> None:
     trials = make_trials(ANSWER + WRITE)
@@ -103,6 +106,35 @@ async def test_an_attempt_of_a_process_that_died_is_taken_over_or_lost_but_never
     (seen,) = await trials.observe()
     assert (seen.state, seen.failure) == ("finished", failure)
     assert not (folder / "starts.txt").exists()
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded as started", "died before that"])
+async def test_a_trial_that_its_driver_took_along_is_interrupted_and_its_time_is_told(
+    make_trials: MakeTrials, tmp_path: Path, recorded: bool
+) -> None:
+    request, folder = make_request(world=4), tmp_path / "trials" / "t0001-1"
+    first = make_trials(HANG)
+    await first.start(request)
+    began = (folder / "request.json").stat().st_mtime
+    os.utime(folder / "request.json", (began - 10, began - 10))
+    await first.close()
+    second = make_trials(ANSWER + WRITE)
+    await (second.adopt(request) if recorded else second.start(request))
+    (seen,) = await second.observe()
+    assert (seen.state, seen.failure, seen.report) == ("finished", "Interrupted", None)
+    assert 4 * 10 <= seen.gpu_seconds < 4 * 60
+    assert not (folder / "starts.txt").exists()
+
+
+async def test_the_report_of_an_interrupted_trial_tells_its_time(make_trials: MakeTrials, tmp_path: Path) -> None:
+    trials, request = make_trials(ANSWER + WRITE), make_request(world=2)
+    folder = tmp_path / "trials" / "t0001-1"
+    folder.mkdir(parents=True)
+    left = TrialReport(identity=request.identity, failure="Cancelled", wall_seconds=20.0)
+    (folder / "report.json").write_text(encode_report(left))
+    await trials.adopt(request)
+    (seen,) = await trials.observe()
+    assert (seen.failure, round(seen.gpu_seconds)) == ("Interrupted", 40)
 
 
 async def test_a_report_of_another_run_in_the_same_folder_does_not_count(make_trials: MakeTrials) -> None:

@@ -1,5 +1,6 @@
 """A run that is killed between any two calls to the world continues as if nothing had happened."""
 
+import asyncio
 from collections.abc import Sequence
 from functools import cache
 
@@ -10,9 +11,19 @@ from tunewright.adapters.ledger.memory import MemoryLedger
 from tunewright.adapters.trials.simulated import HiddenTruth, SimulatedTrials
 from tunewright.engine.run_handle import RunHandle
 from tunewright.engine.step import step
-from tunewright.planner.records import Header, Record, record_line, without_timings
-from tunewright.planner.replay import replay
-from tunewright.ports import TrialObservation
+from tunewright.planner.records import (
+    Advice,
+    Header,
+    Record,
+    Round,
+    TrialFinished,
+    TrialStarted,
+    record_line,
+    without_timings,
+)
+from tunewright.planner.replay import replay, replay_projections
+from tunewright.planner.settings import ExploreSettings, LLMSettings
+from tunewright.ports import AdviceRequest, TrialObservation
 from tunewright.search.space import Space, build_space
 from tunewright.trial_protocol.request import TrialRequest
 
@@ -137,3 +148,51 @@ async def test_an_undisturbed_run_replays_identically(header: Header) -> None:
     records, _ = await calls_of_an_undisturbed_run(header)
     assert replay(records) is None
     assert len({record_line(record) for record in records}) == len(records)
+
+
+def has_profile(record: TrialFinished) -> bool:
+    return record.report is not None and record.report.profile is not None
+
+
+async def test_every_projection_that_was_used_is_recorded_and_derived_again(header: Header) -> None:
+    records, _ = await calls_of_an_undisturbed_run(header)
+    recorded = [figure for record in records if isinstance(record, Round) for figure in record.projections]
+    profiles = [record.trial for record in records if isinstance(record, TrialFinished) and has_profile(record)]
+    assert set(profiles) <= {figure.trial for figure in recorded}
+    assert all(0 < figure.low <= figure.projected <= figure.high for figure in recorded)
+    assert replay_projections(records) is None
+
+
+async def test_a_started_trial_is_recorded_with_the_digest_of_its_request(header: Header) -> None:
+    records, _ = await calls_of_an_undisturbed_run(header)
+    digests = [record.request_digest for record in records if isinstance(record, TrialStarted)]
+    assert len(set(digests)) == len(digests) > 3
+    assert all(len(digest) == 64 for digest in digests)
+
+
+class SilentAdvisor:
+    """Never answers: the process dies first."""
+
+    async def ask(self, request: AdviceRequest) -> Advice:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def test_a_crash_while_the_llm_is_asked_closes_the_round_as_lost() -> None:
+    llm = LLMSettings(model="openai/scripted")
+    explore = ExploreSettings(llm_share_percent=100)
+    asking = a_header(simulated=True, settings=a_header().settings.model_copy(update={"llm": llm, "explore": explore}))
+    ledger, trials = MemoryLedger(), SimulatedTrials(HiddenTruth())
+    first = RunHandle(ledger, trials, StandingClock(), SilentAdvisor(), built_space=space())
+    await first.open(asking)
+    while not first.asked:
+        await step(first)
+    intents = [r for r in await ledger.read() if isinstance(r, Round) and r.decisions[-1].type == "ask-advisor"]
+    assert len(intents) == 1, "the intent is written before the call"
+    await first.close()
+    second = RunHandle(ledger, trials, StandingClock(), None, built_space=space())
+    await second.open(asking)
+    await step(second)
+    advice = [record for record in await ledger.read() if isinstance(record, Advice)]
+    assert [(record.round, record.outcome) for record in advice] == [(1, "lost")]
+    assert second.state.spent.llm_tokens == second.state.asked[1].ask.reserved_tokens > 0

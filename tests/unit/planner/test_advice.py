@@ -11,8 +11,8 @@ from tests.support.planning import Run, World, hidden_effect
 from tests.support.records import AT, an_advice
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.planner.decide import decide
-from tunewright.planner.decisions import AskAdvisor, Judge, StartTrial
-from tunewright.planner.records import Advice, AdviceUsage, ProposedConfig
+from tunewright.planner.decisions import AskAdvisor, Decision, Judge, StartTrial
+from tunewright.planner.records import Advice, AdviceUsage, ProposedConfig, Round
 from tunewright.planner.settings import Budget, ExploreSettings
 from tunewright.planner.summary import summarise
 
@@ -46,10 +46,10 @@ def llm_proposals(run: Run) -> list[StartTrial | Judge]:
 
 
 def test_a_proposal_becomes_a_trial_with_its_reason() -> None:
-    run = a_run(answering({"tp": 2, "recompute": "full"})).to_end()
+    run = a_run(answering({"mbs": 8, "recompute": "full"})).to_end()
     first = llm_proposals(run)[0]
     assert isinstance(first, StartTrial)
-    assert first.config.tensor_parallel_size == 2
+    assert first.config.micro_batch_size == 8
     assert first.config.recompute_granularity == "full"
     assert first.origin.reason == "because"
 
@@ -84,17 +84,6 @@ def test_a_schedule_is_completed_by_the_fields_that_follow_it() -> None:
     assert not first.config.overlap_grad_reduce
 
 
-def test_the_llm_gets_its_share_of_the_rounds() -> None:
-    run = a_run(
-        answering({"tp": 2}, {"pp": 2}),
-        explore=ExploreSettings(proposals_per_round=1, patience=6, llm_share_percent=50),
-        budget=Budget(max_trials=20),
-    ).to_end()
-    rounds = run.state.explore_round
-    assert rounds >= 4
-    assert abs(len(run.state.asked) - rounds / 2) <= 1
-
-
 def test_no_share_means_no_question() -> None:
     settings = ExploreSettings(proposals_per_round=2, patience=2, llm_share_percent=0)
     assert not a_run(answering({"tp": 2}), explore=settings).to_end().state.asked
@@ -111,11 +100,86 @@ def test_a_silent_llm_is_replaced_by_the_surrogate_and_left_alone_for_a_while() 
     assert run.finish.reason == "Converged"
 
 
-def test_nothing_happens_while_an_answer_is_awaited() -> None:
-    run = a_run(answering({"tp": 2}))
+def asked_run(**changes: object) -> Run:
+    """A run that has just asked its first question."""
+    run = a_run(answering({"tp": 2}), **changes)
     while run.asked is None:
         assert run.step()
+    return run
+
+
+def decide_and_record(run: Run) -> tuple[Decision, ...]:
+    decisions = decide(run.snapshot())
+    if decisions:
+        run.add(Round(elapsed_seconds=run.elapsed_seconds, decisions=decisions, at=AT))
+    return decisions
+
+
+def test_while_an_answer_is_awaited_the_surrogate_goes_on_with_its_own_share() -> None:
+    run = asked_run(parallel_trials=3)
+    meanwhile = decide_and_record(run)
+    assert [item.origin.proposed_by for item in meanwhile if isinstance(item, StartTrial)] == ["surrogate"] * 2
+    assert {item.origin.round for item in meanwhile if isinstance(item, StartTrial)} == {2}
+
+
+def test_the_rounds_of_the_llm_wait_for_its_answer() -> None:
+    run = asked_run(parallel_trials=3)
+    decide_and_record(run)
     assert decide(run.snapshot()) == ()
+    alone = asked_run(explore=ExploreSettings(proposals_per_round=2, patience=3, llm_share_percent=100))
+    assert decide(alone.snapshot()) == ()
+
+
+def test_the_next_question_is_asked_while_trials_run() -> None:
+    run = a_run(
+        answering({"mbs": 8, "recompute": "full"}, {"mbs": 4, "recompute": "full"}),
+        explore=ExploreSettings(proposals_per_round=2, patience=3, llm_share_percent=100),
+        parallel_trials=2,
+        budget=Budget(max_trials=20),
+    )
+    busy = []
+    while run.step():
+        if run.asked is not None:
+            busy.append(len(run.state.running))
+    assert busy[0] == 0
+    assert max(busy) == 2
+
+
+def test_changes_are_made_to_the_incumbent_that_the_llm_was_shown() -> None:
+    run = asked_run(parallel_trials=3)
+    shown = run.state.asked[1].ask.incumbent
+    assert shown is not None
+    decide_and_record(run)
+    better = {name: 0.5 for name in run.state.trials}
+    run.world.profile_factor = lambda config: better.get(config.digest(), 0.5)
+    run.asked = None
+    for trial in list(run.state.running):
+        run.add(run.world.ends(trial.start))
+    run.add(answering({"pp": 2})(run.state.asked[1].ask))
+    assert run.step()
+    summary = summarise(run.world.problem, run.world.settings, run.space, run.state)
+    assert summary.best_projected is not None
+    assert summary.best_projected.configuration != shown
+    assert llm_proposals(run)[0].config == shown.model_copy(update={"pipeline_parallel_size": 2})
+
+
+def test_an_answer_that_comes_after_exploring_changes_nothing() -> None:
+    run = asked_run(budget=Budget(max_trials=20, max_duration_seconds=600))
+    run.elapsed_seconds = 500
+    while run.state.phase == "explore":
+        assert decide_and_record(run)
+    assert run.state.phase == "validate"
+    before = decide(run.snapshot())
+    run.add(answering({"tp": 2})(run.state.asked[1].ask))
+    assert decide(run.snapshot()) == before
+    assert not llm_proposals(run)
+
+
+def test_a_proposal_that_cannot_win_is_pruned_with_the_figures() -> None:
+    run = a_run(answering({"tp": 2, "recompute": "full"})).to_end()
+    first = llm_proposals(run)[0]
+    assert isinstance(first, Judge)
+    assert (first.verdict, "below the best known" in first.message) == ("pruned", True)
 
 
 def test_calls_are_a_limit_and_lost_ones_stay_spent() -> None:

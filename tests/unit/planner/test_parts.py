@@ -113,7 +113,7 @@ class TestBriefing:
         context = json.loads(json.dumps(briefing(run.snapshot())))
         assert context["axes"]["tensorParallelSize"] == [1, 2, 4]
         assert context["axes"]["recomputeGranularity"] == ["none", "selective", "full"]
-        assert context["incumbent"]["stepTimePercent"]["computeBackward"] > 0
+        assert context["incumbent"]["stepTimePercent"]["compute"] > 0
         assert sum(context["incumbent"]["stepTimePercent"].values()) == pytest.approx(100, abs=1)
         history = [item["projectedTokensPerSecondPerGPU"] for item in context["history"]]
         assert history == sorted(history, reverse=True)

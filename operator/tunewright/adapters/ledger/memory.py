@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from tunewright.adapters.ledger.lines import decode_lines, encode_lines
+from tunewright.adapters.ledger.lines import decode_lines
+from tunewright.planner.chain import START, chained
 from tunewright.planner.records import Record
 
 
@@ -11,6 +12,7 @@ class MemoryLedger:
 
     def __init__(self) -> None:
         self._text = ""
+        self._head = START
 
     async def read(self) -> list[Record]:
         """Return all records in order."""
@@ -18,4 +20,5 @@ class MemoryLedger:
 
     async def append(self, records: Sequence[Record]) -> None:
         """Add records."""
-        self._text += encode_lines(records)
+        text, self._head = chained(records, self._head)
+        self._text += text

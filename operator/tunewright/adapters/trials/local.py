@@ -6,6 +6,7 @@ this process is killed.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from tunewright.errors import ProtocolError, TuningError
 from tunewright.ports import TrialObservation
-from tunewright.trial_protocol.codec import decode_report, encode_request
+from tunewright.trial_protocol.codec import decode_report, decode_request, encode_request
 from tunewright.trial_protocol.report import FailureClass, TrialReport
 from tunewright.trial_protocol.request import TrialRequest
 
@@ -26,6 +27,7 @@ GRACE_SECONDS = 30.0
 """How much longer than its own deadline a program may take before it is killed from outside."""
 ENDED_WITH_PARENT = ("Cancelled", "Preempted")
 """What a trial reports when the process that started it dies: it says nothing about the configuration."""
+INTERRUPTED = "it ended with the process that had started it"
 _LOG_TAIL = 200
 
 
@@ -49,7 +51,7 @@ class LocalTrials:
         self._attempts: dict[tuple[str, int], _Attempt] = {}
 
     async def start(self, request: TrialRequest) -> None:
-        """Start one attempt, unless it is known or its report is already in its folder."""
+        """Start one attempt, unless it is known or an earlier process started it."""
         key = (request.identity.trial, request.identity.attempt)
         if key in self._attempts:
             return
@@ -59,13 +61,9 @@ class LocalTrials:
             raise TuningError(f"trial {key[0]} cannot start in {self._workdir}: {error}") from error
 
     async def adopt(self, request: TrialRequest) -> None:
-        """Take the report that an attempt of an earlier process left; without one it ended with that process."""
-        running = TrialObservation(request.identity.trial, request.identity.attempt, "running", node="local")
-        attempt = _Attempt(request, self._folder(request), None, time.monotonic(), running)
-        if _has_report(attempt) and _report_of(attempt).failure not in ENDED_WITH_PARENT:
-            _conclude(attempt, report=_report_of(attempt))
-        else:
-            _conclude(attempt, failure="NodeLost", message="it ended with the process that had started it")
+        """Take the report that an attempt of an earlier process left; without one it was interrupted with it."""
+        attempt = self._attempt(request)
+        _take_over(attempt)
         self._attempts[request.identity.trial, request.identity.attempt] = attempt
 
     async def observe(self) -> Sequence[TrialObservation]:
@@ -83,21 +81,25 @@ class LocalTrials:
         if found.process is not None:
             await asyncio.to_thread(_kill, found.process)
             _conclude(found, failure="Cancelled", message="stopped")
+            with contextlib.suppress(OSError):
+                (found.folder / "log.txt").touch()  # tells a later process how long it ran
 
     async def close(self) -> None:
         """Kill whatever still runs."""
         for trial, attempt in list(self._attempts):
             await self.stop(trial, attempt)
 
-    def _folder(self, request: TrialRequest) -> Path:
-        return self._workdir / f"{request.identity.trial}-{request.identity.attempt}"
+    def _attempt(self, request: TrialRequest) -> _Attempt:
+        identity = request.identity
+        folder = self._workdir / f"{identity.trial}-{identity.attempt}"
+        running = TrialObservation(identity.trial, identity.attempt, "running", node="local")
+        return _Attempt(request, folder, None, time.monotonic(), running)
 
     def _started(self, request: TrialRequest) -> _Attempt:
-        identity, folder = request.identity, self._folder(request)
-        running = TrialObservation(identity.trial, identity.attempt, "running", node="local")
-        attempt = _Attempt(request, folder, None, time.monotonic(), running)
-        if _has_report(attempt):
-            _conclude(attempt, report=_report_of(attempt))
+        attempt = self._attempt(request)
+        folder = attempt.folder
+        if _was_started(attempt):
+            _take_over(attempt)
             return attempt
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "report.json").unlink(missing_ok=True)
@@ -172,16 +174,43 @@ def _conclude(
     )
 
 
+def _take_over(attempt: _Attempt) -> None:
+    """Conclude an attempt of an earlier process from what it left in its folder."""
+    report = _left_report(attempt)
+    if report is not None and report.failure not in ENDED_WITH_PARENT:
+        _conclude(attempt, report=report)
+        return
+    attempt.started -= report.wall_seconds if report is not None else _seen_alive_seconds(attempt.folder)
+    _conclude(attempt, failure="Interrupted", message=INTERRUPTED)
+
+
+def _was_started(attempt: _Attempt) -> bool:
+    """Tell whether an earlier process had started exactly this attempt: nothing is started twice."""
+    try:
+        text = (attempt.folder / "request.json").read_text(encoding="utf-8")
+        return decode_request(text).identity == attempt.request.identity
+    except (OSError, UnicodeDecodeError, ProtocolError):
+        return False
+
+
+def _seen_alive_seconds(folder: Path) -> float:
+    """Return the time from the request to the last word of the program, which is the least that it ran."""
+    try:
+        return max(0.0, (folder / "log.txt").stat().st_mtime - (folder / "request.json").stat().st_mtime)
+    except OSError:
+        return 0.0
+
+
 def _report_of(attempt: _Attempt) -> TrialReport:
     text = (attempt.folder / "report.json").read_text(encoding="utf-8")
     return decode_report(text, attempt.request.identity)
 
 
-def _has_report(attempt: _Attempt) -> bool:
+def _left_report(attempt: _Attempt) -> TrialReport | None:
     try:
-        return _report_of(attempt) is not None
+        return _report_of(attempt)
     except (OSError, UnicodeDecodeError, ProtocolError):
-        return False
+        return None
 
 
 def _said(attempt: _Attempt, error: Exception) -> str:
