@@ -6,28 +6,57 @@ planner, which records why it was rejected. Called by `signatures` and `conversa
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, model_validator
 
 from tunewright.adapters.advisor.transcript import printable
-from tunewright.planner.records import ProposedConfig
+from tunewright.planner.records import Hypothesis, ProposedConfig
 
 MOST_PROPOSALS = 32
+MOST_HYPOTHESES = 32
+MOST_AXES = 8
 MOST_CHANGES = 64
 _LONGEST_NAME = 100
 _LONGEST_VALUE = 200
+_LONGEST_REASON = 1000
+_LARGEST_GAIN_PERCENT = 1000
 _LARGEST_INTEGER = 2**53
 UNREADABLE = "unreadable"
 """Name under which an item that is no proposal travels to the planner, which will know no such axis."""
 
 
-class Proposal(BaseModel):
-    """One configuration to try: why, and what differs from the incumbent."""
+class StatedHypothesis(BaseModel):
+    """One hypothesis: which axes together, why, and what it would gain."""
 
     model_config = ConfigDict(extra="ignore")
 
+    axes: list[str] = Field(description="The axes that win together.", json_schema_extra={"maxItems": MOST_AXES})
+    mechanism: str = Field(description="Which resource it relieves and how, in one or two sentences.")
+    expected_gain_percent: float = Field(description="Expected gain over the incumbent, in percent.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_leniently(cls, item: object) -> dict[str, Any]:
+        if not isinstance(item, Mapping):
+            return {"axes": [], "mechanism": _short(item), "expected_gain_percent": math.nan}
+        axes = item.get("axes")
+        gain = item.get("expected_gain_percent")
+        return {
+            "axes": [str(axis) for axis in axes] if isinstance(axes, list) else [],
+            "mechanism": _text_of(item.get("mechanism", "")),
+            "expected_gain_percent": gain if isinstance(gain, int | float) else math.nan,
+        }
+
+
+class Proposal(BaseModel):
+    """One configuration to try: what it tests, why, and what differs from the incumbent."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    hypothesis: int = Field(description="Number of the hypothesis that it tests, counted from 1; 0: none.")
     reason: str = Field(description="Mechanism and expected gain, in one or two sentences.")
     changes: dict[str, Any] = Field(description="Axis to value; an axis that keeps the incumbent's value is null.")
 
@@ -35,12 +64,28 @@ class Proposal(BaseModel):
     @classmethod
     def _read_leniently(cls, item: object) -> dict[str, Any]:
         if not isinstance(item, Mapping):
-            return {"reason": "", "changes": {UNREADABLE: _short(item)}}
-        reason = item.get("reason", "")
+            return {"hypothesis": 0, "reason": "", "changes": {UNREADABLE: _short(item)}}
         changes = _mapping_of(item.get("changes"))
         if changes is None:
             changes = {UNREADABLE: _short(dict(item))}
-        return {"reason": reason if isinstance(reason, str) else _short(reason), "changes": changes}
+        number = item.get("hypothesis")
+        return {
+            "hypothesis": number if type(number) is int and 0 <= number <= MOST_HYPOTHESES else 0,
+            "reason": _text_of(item.get("reason", "")),
+            "changes": changes,
+        }
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was read of one answer."""
+
+    proposals: Sequence[Proposal]
+    hypotheses: Sequence[StatedHypothesis] = ()
+
+
+def _text_of(value: object) -> str:
+    return value if isinstance(value, str) else _short(value)
 
 
 def _mapping_of(changes: object) -> dict[str, Any] | None:
@@ -92,12 +137,32 @@ def _one_of(values: Sequence[bool | int | str]) -> dict[str, Any]:
     return {"anyOf": [*({"type": kind, "enum": found} for kind, found in kinds if found), {"type": "null"}]}
 
 
-def proposed_configs(proposals: Sequence[Proposal], wanted: int) -> tuple[ProposedConfig, ...]:
-    """Turn what was read into records: at most `wanted` of them, values plain and short, text printable."""
+def proposed_configs(answer: Answer, wanted: int, redact: Callable[[str], str]) -> tuple[ProposedConfig, ...]:
+    """Turn what was read into records: at most `wanted`, values plain and short, text printable, secrets removed."""
     return tuple(
-        ProposedConfig(changes=_plain_changes(item.changes), reason=printable(item.reason, 1000))
-        for item in proposals[: min(wanted, MOST_PROPOSALS)]
+        ProposedConfig(
+            changes=_plain_changes(item.changes, redact),
+            reason=printable(redact(item.reason), _LONGEST_REASON),
+            hypothesis=item.hypothesis if item.hypothesis <= len(answer.hypotheses) else 0,
+        )
+        for item in answer.proposals[: min(wanted, MOST_PROPOSALS)]
     )
+
+
+def stated_hypotheses(answer: Answer, redact: Callable[[str], str]) -> tuple[Hypothesis, ...]:
+    """Turn the hypotheses into records, in the same way."""
+    return tuple(
+        Hypothesis(
+            axes=tuple(printable(redact(axis), _LONGEST_NAME) for axis in item.axes[:MOST_HYPOTHESES]),
+            mechanism=printable(redact(item.mechanism), _LONGEST_REASON),
+            expected_gain_percent=_gain(item.expected_gain_percent),
+        )
+        for item in answer.hypotheses[:MOST_HYPOTHESES]
+    )
+
+
+def _gain(percent: float) -> float | None:
+    return float(percent) if abs(percent) <= _LARGEST_GAIN_PERCENT else None  # not a number is not within it either
 
 
 def readable(proposals: Sequence[Proposal]) -> bool:
@@ -105,9 +170,15 @@ def readable(proposals: Sequence[Proposal]) -> bool:
     return any(UNREADABLE not in proposal.changes for proposal in proposals)
 
 
-def _plain_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_changes(changes: Mapping[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
     kept = [(name, value) for name, value in changes.items() if value is not None][:MOST_CHANGES]
-    return {printable(name, _LONGEST_NAME): plain_value(value) for name, value in kept}
+    return {printable(redact(name), _LONGEST_NAME): _redacted(plain_value(value), redact) for name, value in kept}
+
+
+def _redacted(value: bool | float | str | list[str], redact: Callable[[str], str]) -> bool | float | str | list[str]:
+    if isinstance(value, list):
+        return [redact(part) for part in value]
+    return redact(value) if isinstance(value, str) else value
 
 
 def plain_value(value: object) -> bool | int | float | str | list[str]:

@@ -8,32 +8,28 @@ answer that cannot be read.
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from tunewright.adapters.advisor import failures
-from tunewright.adapters.advisor.answers import Proposal, readable
+from tunewright.adapters.advisor.answers import Answer, readable
 from tunewright.adapters.advisor.failures import Failure
 from tunewright.adapters.advisor.settings import LLMConnection
+from tunewright.adapters.advisor.tokens import estimated_tokens
 from tunewright.adapters.advisor.transcript import Exchange
 from tunewright.domain.value import canonical_json
+from tunewright.errors import AdvisorError
 from tunewright.planner.records import AdviceUsage
 from tunewright.ports import AdviceRequest
 
-_BYTES_PER_TOKEN = 3  # JSON with digits takes more tokens per byte than prose, which has about four
 _FIRST_WAIT_SECONDS = 0.5
 _LEAST_REPAIR_TOKENS = 64
 _LONGEST_REPAIR_CHARACTERS = 16_384
 _LARGEST_COUNT = 10**9
 
-Outcome = Sequence[Proposal] | Failure
-
-
-def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of `text`, on the high side."""
-    return math.ceil(len(text.encode("utf-8", "replace")) / _BYTES_PER_TOKEN)
+Outcome = Answer | Failure
 
 
 @dataclass
@@ -154,18 +150,27 @@ class Conversation:
         # The instructions and the schema are those of the first prompt, which is longer than them by the briefing.
         instructions = estimated_tokens(self.exchanges[0].prompt) - estimated_tokens(self._briefing)
         prompt = instructions + estimated_tokens(text)
-        input_left = self._request.reserved_tokens - self._request.max_output_tokens - self.bill.input_tokens
-        return self._output_tokens - self.bill.output_tokens if prompt <= input_left else 0
+        return self._output_tokens - self.bill.output_tokens if prompt <= self._input_tokens_left() else 0
+
+    def _input_tokens_left(self) -> float:
+        """Return the prompt tokens that the reservation still covers."""
+        if self._request.reserved_tokens is None:
+            return math.inf
+        return self._request.reserved_tokens - self._request.max_output_tokens - self.bill.input_tokens
 
     def _call(self, question: dict[str, Any], output_tokens: int) -> Outcome:
         """Send one request, whatever happens, and put it on the bill."""
         recorder, tracker = self._tools.Recorder(), self._tools.Tracker()
         self._in_flight = (recorder, output_tokens)
         try:
-            lm = self._tools.EndpointLM(self._connection, structured=self.structured)
-            with self._tools.speaking(lm, recorder, tracker):
+            lm = self._tools.EndpointLM(self._connection, self._input_tokens_left(), structured=self.structured)
+            adapter = self._tools.ProposalAdapter(self._redact, self._request.proposals)
+            with self._tools.speaking(lm, adapter, recorder, tracker):
                 prediction = self._program(config=self._config(output_tokens), **question)
-            outcome = _judged(prediction.proposals, self._redact(recorder.answer))
+            answer = Answer(prediction.proposals, prediction.hypotheses)
+            outcome = _judged(answer, self._redact(recorder.answer))
+        except AdvisorError as error:
+            outcome = Failure(error.reason, str(error), sent=False)
         except Exception as error:  # the boundary: foreign exceptions end here
             outcome = failures.classify(error, self._redact)
         with self._books:
@@ -203,10 +208,10 @@ class Conversation:
         return 0.0 if self._given_up.is_set() else self._ends_at - time.monotonic()
 
 
-def _judged(proposals: Sequence[Proposal], answer: str) -> Outcome:
-    if not proposals:
-        return failures.malformed(answer, "the answer holds no proposals")
-    return proposals if readable(proposals) else failures.malformed(answer, "the answer holds no readable proposal")
+def _judged(answer: Answer, text: str) -> Outcome:
+    if not answer.proposals:
+        return failures.malformed(text, "the answer holds no proposals")
+    return answer if readable(answer.proposals) else failures.malformed(text, "the answer holds no readable proposal")
 
 
 def _explained(outcome: Outcome, tracker: Any, output_tokens: int) -> Outcome:  # noqa: ANN401

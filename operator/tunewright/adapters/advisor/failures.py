@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from tunewright.adapters.advisor.transcript import printable
 
 _LONGEST_WORDS = 1000
+_LONGEST_ADDRESS = 200
 _PREFIX = re.compile(r"^(\[[^\]]*\] )?(litellm\.\w+: )?((\w+: )?\w+Exception - )?")
 # Raised by the HTTP client before any byte of the request has left.
 _NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "InvalidURL"})
@@ -70,6 +71,9 @@ def classify(error: BaseException, redact: Callable[[str], str]) -> Failure:
     """Translate a foreign exception."""
     if type(error).__name__ == "AdapterParseError":
         return malformed(redact(str(getattr(error, "lm_response", ""))))
+    if (location := _redirected_to(error)) is not None:
+        remedy = "redirects are not followed, since the key would go along: set apiBase to the address itself"
+        return Failure("Rejected", f"redirected to {printable(redact(location), _LONGEST_ADDRESS)}: {remedy}")
     name, reason, remedy = _row_of(error)
     chain = [type(link).__name__ for link in _links(error)]
     sent = not _NOT_SENT.intersection(chain) and reason != "NotConfigured"
@@ -94,8 +98,18 @@ def malformed(text: str, fault: str = "the answer is not the JSON that was asked
     return Failure("Malformed", f"{fault}; it begins: {start!r}" if start else "the answer is empty", text=text)
 
 
+def _redirected_to(error: BaseException) -> str | None:
+    """Return where an endpoint wanted to send the request on to; None when it did not."""
+    answers = [answer for link in _links(error) if (answer := getattr(link, "response", None)) is not None]
+    if not any(300 <= (getattr(answer, "status_code", None) or 0) < 400 for answer in answers):
+        return None
+    named = [dict(getattr(answer, "headers", {})).get("location") for answer in answers]
+    return next((str(place) for place in named if place), "nowhere")
+
+
 def _row_of(error: BaseException) -> tuple[str, str, str]:
-    names = [kind.__name__ for kind in type(error).__mro__]
+    root = next((link for link in _links(error) if isinstance(link, ImportError)), error)
+    names = [kind.__name__ for kind in type(root).__mro__]
     return next((row for row in REASONS if row[0] in names), REASONS[-1])
 
 
@@ -119,7 +133,7 @@ def _words_of(error: BaseException) -> str:
     The libraries put their class names before a message and general advice behind it; both are left out.
     """
     links = list(_links(error))
-    said = (str(error) or type(error).__name__).partition("To fix:")[0]
+    said = (str(error) or type(error).__name__).partition("To fix:")[0].partition("Traceback (most recent")[0]
     said = _PREFIX.sub("", said).strip() or type(error).__name__
     root = str(links[-1])
     return f"{said.rstrip('.')} ({root})" if root and "onnection error" in said and root not in said else said

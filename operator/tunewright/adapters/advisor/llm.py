@@ -14,14 +14,14 @@ from types import ModuleType
 from typing import TypeVar
 
 from tunewright.adapters.advisor import runtime
-from tunewright.adapters.advisor.answers import proposed_configs
+from tunewright.adapters.advisor.answers import Answer, proposed_configs, stated_hypotheses
 from tunewright.adapters.advisor.conversation import Conversation, Outcome
 from tunewright.adapters.advisor.failures import Failure, classify
 from tunewright.adapters.advisor.scripted import utc_now
 from tunewright.adapters.advisor.settings import LLMConnection
 from tunewright.adapters.advisor.transcript import Exchange, Redactor, Transcript, cut, printable
 from tunewright.errors import AdvisorError
-from tunewright.planner.records import Advice, AdviceUsage
+from tunewright.planner.records import Advice, AdviceUsage, kept_exchanges
 from tunewright.ports import AdviceRequest
 
 IMPORT_SECONDS = 120.0
@@ -91,17 +91,21 @@ class LLMAdvisor:
 
     def _advice(self, request: AdviceRequest, outcome: Outcome, conversation: Conversation | None) -> Advice:
         exchanges = tuple(conversation.exchanges) if conversation else ()
-        failed = isinstance(outcome, Failure)
+        failure = outcome if isinstance(outcome, Failure) else None
+        answer = Answer(()) if isinstance(outcome, Failure) else outcome
         advice = Advice(
             round=request.round,
-            outcome="failed" if failed else "answered",
-            proposals=() if isinstance(outcome, Failure) else proposed_configs(outcome, request.proposals),
-            condition_reason=outcome.reason if isinstance(outcome, Failure) else "",
-            message=self._said(outcome.message) if isinstance(outcome, Failure) else "",
+            outcome="failed" if failure else "answered",
+            proposals=proposed_configs(answer, request.proposals, self._redact),
+            hypotheses=stated_hypotheses(answer, self._redact),
+            condition_reason=failure.reason if failure else "",
+            message=self._said(failure.message) if failure else "",
+            provider=self._connection.model.rpartition("/")[0].partition("/")[0],
             model=self._connection.model,
             prompt_digest=hashlib.sha256(exchanges[0].prompt.encode("utf-8", "replace")).hexdigest()
             if exchanges
             else "",
+            exchanges=kept_exchanges([(self._redact(one.prompt), self._redact(one.answer)) for one in exchanges]),
             usage=conversation.usage() if conversation else AdviceUsage(calls=0),
             at=self._now(),
         )

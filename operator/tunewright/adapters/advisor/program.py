@@ -6,7 +6,7 @@ second adapter and no cache below; whether to ask again is decided, and counted,
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,12 +14,14 @@ import dspy
 import litellm
 from dspy.utils.callback import BaseCallback
 from dspy.utils.exceptions import AdapterParseError
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from tunewright.adapters.advisor.answers import Proposal, proposal_type
-from tunewright.adapters.advisor.reading import find_proposals
+from tunewright.adapters.advisor.reading import find_answer
 from tunewright.adapters.advisor.settings import LLMConnection
 from tunewright.adapters.advisor.signatures import ProposeConfigurations, RepairAnswer, with_proposals
+from tunewright.adapters.advisor.tokens import estimated_tokens
+from tunewright.errors import AdvisorError
 
 NO_KEY = "none"
 """Sent to an address of the person's own that needs no key. Without it LiteLLM would send the provider's key there."""
@@ -28,10 +30,19 @@ NO_KEY = "none"
 class EndpointLM(dspy.LM):
     """One endpoint. `structured`: whether to send the JSON schema, where the endpoint is thought to take one."""
 
-    def __init__(self, connection: LLMConnection, *, structured: bool) -> None:
+    def __init__(self, connection: LLMConnection, most_prompt_tokens: float, *, structured: bool) -> None:
         self._structured = structured
+        self._most_prompt_tokens = most_prompt_tokens
         self._own_address = connection.api_base is not None
         super().__init__(connection.model, cache=False, num_retries=0, engine="litellm", **_client(connection))
+
+    def __call__(self, prompt: str | None = None, *, messages: Any = None, **options: Any) -> Any:  # noqa: ANN401
+        """Send one request, unless its prompt, schema included, may take more tokens than were reserved for it."""
+        tokens = estimated_tokens(_text_of(messages, options.get("response_format")))
+        if tokens > self._most_prompt_tokens:
+            left = f"{max(self._most_prompt_tokens, 0):.0f} are left of its reservation"
+            raise AdvisorError("OverBudget", f"the prompt may take {tokens} tokens, {left}: nothing was sent")
+        return super().__call__(prompt, messages=messages, **options)
 
     @property
     def supports_response_schema(self) -> bool:
@@ -47,16 +58,37 @@ def _client(connection: LLMConnection) -> dict[str, Any]:
     return options if key is None else {**options, "api_key": key}
 
 
+def _text_of(messages: Any, response_format: Any) -> str:  # noqa: ANN401 - as DSPy hands them over
+    texts = [str(message.get("content", "")) for message in messages or ()]
+    if isinstance(response_format, type) and issubclass(response_format, BaseModel):
+        texts.append(json.dumps(response_format.model_json_schema()))
+    return "".join(texts)
+
+
 class ProposalAdapter(dspy.JSONAdapter):
-    """DSPy's JSON adapter, which asks once; the reading is ours, with bounded effort."""
+    """DSPy's JSON adapter, which asks once; the reading is ours, with bounded effort and without secrets."""
+
+    def __init__(self, redact: Callable[[str], str], wanted: int) -> None:
+        super().__init__()
+        self._redact = redact
+        self._wanted = wanted
+
+    def _prepare_response_format(self, lm: dspy.LM, lm_kwargs: dict[str, Any], signature: type[dspy.Signature]) -> None:
+        """Bound the lists: a model that is held to a schema does not stop by itself where it may go on."""
+        super()._prepare_response_format(lm, lm_kwargs, signature)
+        form = lm_kwargs.get("response_format")
+        if isinstance(form, type) and issubclass(form, BaseModel):
+            for name in ("hypotheses", "proposals"):
+                form.model_json_schema()["properties"][name]["maxItems"] = self._wanted  # DSPy keeps one schema
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
         """Read an answer; raise `AdapterParseError`."""
-        found = find_proposals(completion)
+        found = find_answer(self._redact(completion))
         if found is None:
             raise AdapterParseError("ProposalAdapter", signature, completion)
-        annotation = signature.output_fields["proposals"].annotation
-        return {"proposals": TypeAdapter(annotation).validate_python(found)}
+        said = {"hypotheses": found.hypotheses, "proposals": found.proposals}
+        fields = signature.output_fields
+        return {name: TypeAdapter(fields[name].annotation).validate_python(said[name]) for name in fields}
 
 
 class ProposalProgram(dspy.Module):
@@ -110,11 +142,11 @@ class Tracker:
 
 
 @contextmanager
-def speaking(lm: EndpointLM, recorder: Recorder, tracker: Tracker) -> Iterator[None]:
+def speaking(lm: EndpointLM, adapter: ProposalAdapter, recorder: Recorder, tracker: Tracker) -> Iterator[None]:
     """Make `lm` the one that programs of this thread talk to. `dspy.configure` belongs to the process's main thread."""
     with dspy.context(
         lm=lm,
-        adapter=ProposalAdapter(),
+        adapter=adapter,
         callbacks=[recorder],
         usage_tracker=tracker,
         disable_history=True,

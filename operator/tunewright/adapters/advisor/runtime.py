@@ -4,11 +4,13 @@ LiteLLM fetches a price list from the network when it is imported, unless told o
 is never read or written (`cache=False`), so no cache folder is made.
 """
 
+import atexit
 import importlib
 import os
 import threading
 import warnings
 from types import ModuleType
+from typing import Any
 
 from tunewright.errors import AdvisorError
 
@@ -34,7 +36,26 @@ def load() -> ModuleType:
     settings = vars(litellm)
     settings["telemetry"] = False
     settings["suppress_debug_info"] = True  # it prints advice to stdout on every failed call otherwise
+    _refuse_redirects(settings)
     return program
+
+
+def _refuse_redirects(settings: dict[str, Any]) -> None:
+    """Let no endpoint pass a prompt, and the key in its headers, on to another address.
+
+    LiteLLM follows redirects and offers no switch: OpenAI's protocol goes through `client_session`, every other one
+    through handlers of its own, of which the last argument is `follow_redirects`.
+    """
+    if settings["client_session"] is not None:
+        return
+    import httpx
+
+    handlers = importlib.import_module("litellm.llms.custom_httpx.http_handler")
+    client = httpx.Client(verify=handlers.get_ssl_configuration(), follow_redirects=False)
+    atexit.register(client.close)
+    settings["client_session"] = client
+    defaults = handlers.HTTPHandler.__init__.__defaults__
+    handlers.HTTPHandler.__init__.__defaults__ = (*defaults[:-1], False)
 
 
 def _quieten() -> None:

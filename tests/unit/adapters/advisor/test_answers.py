@@ -4,8 +4,25 @@ from typing import Any
 
 import pytest
 
-from tunewright.adapters.advisor.answers import Proposal, plain_value, proposal_type, proposed_configs, readable
+from tunewright.adapters.advisor.answers import (
+    Answer,
+    Proposal,
+    StatedHypothesis,
+    plain_value,
+    proposal_type,
+    proposed_configs,
+    readable,
+    stated_hypotheses,
+)
 from tunewright.domain.value import canonical_json
+
+
+def as_it_is(text: str) -> str:
+    return text
+
+
+def a_proposal(changes: dict[str, Any], reason: str = "", hypothesis: int = 0) -> Proposal:
+    return Proposal(changes=changes, reason=reason, hypothesis=hypothesis)
 
 
 def changes_schema(axes: object) -> dict[str, Any]:
@@ -52,14 +69,14 @@ def test_an_answer_is_readable_if_one_of_its_items_is() -> None:
 
 
 def test_axes_left_null_keep_the_value_of_the_incumbent() -> None:
-    (config,) = proposed_configs([Proposal(reason="", changes={"tp": None, "pp": 2})], wanted=1)
+    (config,) = proposed_configs(Answer([a_proposal({"tp": None, "pp": 2})]), 1, as_it_is)
     assert config.changes == {"pp": 2}
 
 
 def test_no_more_proposals_are_kept_than_were_wanted() -> None:
-    many = [Proposal(reason="", changes={"tp": size}) for size in range(100)]
-    assert [config.changes["tp"] for config in proposed_configs(many, wanted=3)] == [0, 1, 2]
-    assert len(proposed_configs(many, wanted=99)) == 32
+    many = Answer([a_proposal({"tp": size}) for size in range(100)])
+    assert [config.changes["tp"] for config in proposed_configs(many, 3, as_it_is)] == [0, 1, 2]
+    assert len(proposed_configs(many, 99, as_it_is)) == 32
 
 
 @pytest.mark.parametrize(
@@ -67,10 +84,55 @@ def test_no_more_proposals_are_kept_than_were_wanted() -> None:
     [float("inf"), float("nan"), 10**400, {"deep": [1]}, [1, {"a": 2}], ["x"] * 1000, "\ud800", "a" * 10_000, 1e300],
 )
 def test_every_value_can_be_written_into_a_ledger(value: object) -> None:
-    (config,) = proposed_configs([Proposal(reason="\x00" * 5000, changes={"x" * 500: value})], wanted=1)
+    (config,) = proposed_configs(Answer([a_proposal({"x" * 500: value}, "\x00" * 5000)]), 1, as_it_is)
     assert len(canonical_json(config.to_json())) < 1000
 
 
 @pytest.mark.parametrize("value", [True, 8, 0.5, "1f1b", ["core_attn", "mlp"]])
 def test_plain_values_pass_unchanged(value: object) -> None:
     assert plain_value(value) == value
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"axes": ["tp", "pp"], "mechanism": "halves the bubble", "expected_gain_percent": 4},
+        {"axes": "tp", "mechanism": None, "expected_gain_percent": "much"},
+        {"axes": [1, None], "mechanism": ["a"], "expected_gain_percent": 1e400},
+        "tp and pp together",
+        7,
+        {},
+    ],
+)
+def test_whatever_was_supposed_can_be_written_into_a_ledger(item: object) -> None:
+    answer = Answer([], [StatedHypothesis.model_validate(item)])
+    (hypothesis,) = stated_hypotheses(answer, as_it_is)
+    assert len(canonical_json(hypothesis.to_json())) < 1000
+
+
+def test_a_hypothesis_is_kept_with_its_axes_and_its_gain() -> None:
+    stated = StatedHypothesis(axes=["tp", "pp"], mechanism="halves the bubble", expected_gain_percent=4)
+    (hypothesis,) = stated_hypotheses(Answer([], [stated]), as_it_is)
+    assert (hypothesis.axes, hypothesis.mechanism) == (("tp", "pp"), "halves the bubble")
+    assert hypothesis.expected_gain_percent == 4
+
+
+@pytest.mark.parametrize(("said", "kept"), [(1, 1), (2, 0), (-1, 0), ("1", 0), (True, 0), (None, 0)])
+def test_a_proposal_names_a_hypothesis_that_was_stated(said: object, kept: int) -> None:
+    stated = StatedHypothesis(axes=[], mechanism="", expected_gain_percent=0)
+    proposal = Proposal.model_validate({"changes": {"tp": 2}, "hypothesis": said})
+    (config,) = proposed_configs(Answer([proposal], [stated]), 1, as_it_is)
+    assert config.hypothesis == kept
+
+
+def test_secrets_are_removed_from_whatever_is_kept() -> None:
+    def redact(text: str) -> str:
+        return text.replace("sk-secret", "(hidden)")
+
+    stated = StatedHypothesis(axes=["sk-secret"], mechanism="sk-secret", expected_gain_percent=0)
+    changes = {"sk-secret": "sk-secret", "list": ["sk-secret"], "deep": {"a": "sk-secret"}}
+    answer = Answer([a_proposal(changes, "sk-secret")], [stated])
+    kept = canonical_json([item.to_json() for item in proposed_configs(answer, 9, redact)])
+    kept += canonical_json([item.to_json() for item in stated_hypotheses(answer, redact)])
+    assert "sk-secret" not in kept
+    assert kept.count("(hidden)") == 7

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tunewright.adapters.advisor.reading import LONGEST_ANSWER_CHARACTERS, find_proposals
+from tunewright.adapters.advisor.reading import LONGEST_ANSWER_CHARACTERS, Found, find_answer
 
 ONE = [{"changes": {"tp": 2}}]
 JSON = '{"proposals": [{"changes": {"tp": 2}}]}'
@@ -26,18 +26,33 @@ JSON = '{"proposals": [{"changes": {"tp": 2}}]}'
     ids=["plain", "fenced", "chatty", "thoughts", "last-wins", "bare-list", "python", "cut-short", "only-thoughts"],
 )
 def test_proposals_are_found(text: str) -> None:
-    assert find_proposals(text) == ONE
+    assert find_answer(text) == Found(ONE)
 
 
 @pytest.mark.parametrize(
     "text", ["", "I am sorry.", "{}", "[]", "[1, 2]", "null", '{"proposals": 3}', '{"proposal": []}']
 )
 def test_nothing_is_made_up(text: str) -> None:
-    assert find_proposals(text) is None
+    assert find_answer(text) is None
 
 
 def test_an_empty_list_is_an_answer() -> None:
-    assert find_proposals('{"proposals": []}') == []
+    assert find_answer('{"proposals": []}') == Found([])
+
+
+def test_hypotheses_come_with_the_proposals_of_the_same_object() -> None:
+    found = find_answer('{"hypotheses": [{"axes": ["tp"]}], "proposals": [{"changes": {"tp": 2}}]}')
+    assert found == Found(ONE, [{"axes": ["tp"]}])
+
+
+@pytest.mark.parametrize("hypotheses", ["3", '"many"', "null", "{}"])
+def test_hypotheses_of_another_kind_do_not_cost_the_proposals(hypotheses: str) -> None:
+    assert find_answer(f'{{"hypotheses": {hypotheses}, "proposals": [{{"changes": {{"tp": 2}}}}]}}') == Found(ONE)
+
+
+def test_a_value_that_is_given_twice_is_kept_as_a_contradiction() -> None:
+    found = find_answer('{"proposals": [{"changes": {"tp": 2, "pp": 1, "tp": 4, "pp": 1}}]}')
+    assert found == Found([{"changes": {"tp": {"contradiction": [2, 4]}, "pp": 1}}])
 
 
 @pytest.mark.parametrize("pattern", ["{", "[", "[{", "{'", '{"a":', '{"a":[', '"', "{}", "<think>", "9"])
@@ -45,5 +60,5 @@ def test_an_empty_list_is_an_answer() -> None:
 def test_hostile_text_is_given_up_soon(pattern: str, length: int) -> None:
     text = (pattern * length)[:length]
     started = time.process_time()
-    assert find_proposals(text) is None
+    assert find_answer(text) is None
     assert time.process_time() - started < 20  # without its bounds the reading takes minutes
