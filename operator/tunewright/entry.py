@@ -3,12 +3,23 @@
 Turns a missing extra into an instruction before anything heavy is imported.
 """
 
+import os
+import re
 import sys
 from typing import NoReturn
+
+from tunewright.errors import InvalidInput
+
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def main() -> None:
     """Run the command line."""
+    # The search solves many small systems: threads would cost more than they bring, and hold up an operator's loop.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from tunewright.cli.streams import prepare_streams
+
+    prepare_streams()
     try:
         from tunewright.cli.app import app, run_app
     except ModuleNotFoundError as error:
@@ -17,13 +28,24 @@ def main() -> None:
     run_app()
 
 
-def operator(namespace: str = "") -> None:
+def operator(namespace: str | None = None) -> None:
     """Watch TuningRun resources and tune them; NAMESPACE is a list such as a,b (default: the whole cluster)."""
+    namespaces = () if namespace is None else _namespaces(namespace)
     try:
         from tunewright.controller import run
     except ModuleNotFoundError as error:
         _explain_missing(error, "operator")
-    run(namespaces=tuple(part for part in namespace.split(",") if part))
+    run(namespaces=namespaces)
+
+
+def _namespaces(text: str) -> tuple[str, ...]:
+    """Read a list of names. An empty one is refused: an unset variable would mean the whole cluster."""
+    names = tuple(text.split(","))
+    wrong = [name for name in names if not _NAMESPACE.fullmatch(name)]
+    if wrong or len(set(names)) < len(names):
+        remedy = "must be names of namespaces, each once, such as team-a,team-b (for the whole cluster leave it out)"
+        raise InvalidInput.of("--namespace", text, remedy)
+    return names
 
 
 def _explain_missing(error: ModuleNotFoundError, extra: str) -> NoReturn:

@@ -10,13 +10,14 @@ from rich.table import Table
 from tunewright.calibration.assessment import AssessedRow, assess
 from tunewright.calibration.document import CLASSES, accuracy_document
 from tunewright.calibration.measured_row import MeasuredRow, SkippedRow
-from tunewright.calibration.picture import accuracy_picture
 from tunewright.calibration.reading import Format, read_rows
 from tunewright.calibration.statistics import Errors, coverage, errors_by, memory_errors, ranking, timed
 from tunewright.cli.console import output, print_json
+from tunewright.cli.outputs import write_text
 from tunewright.cli.tables import table, titled
 from tunewright.domain.catalog_loader import shipped_catalog
 from tunewright.errors import InvalidInput
+from tunewright.pictures.accuracy import accuracy_picture
 from tunewright.units import format_seconds
 
 WORST = 8
@@ -28,7 +29,7 @@ def run_accuracy(path: Path, *, table_format: str, json_output: bool, plot: Path
     rows, skipped = load_measurements(path, table_format)
     assessed = assess(rows)
     if plot is not None:
-        _write_picture(plot, assessed)
+        _write_text(plot, assessed)
     if json_output:
         print_json(accuracy_document(assessed, skipped))
     else:
@@ -50,13 +51,10 @@ def read_text(path: Path) -> str:
         raise InvalidInput.of("DATA", str(path), f"cannot be read: {error}") from None
 
 
-def _write_picture(path: Path, rows: Sequence[AssessedRow]) -> None:
+def _write_text(path: Path, rows: Sequence[AssessedRow]) -> None:
     if not timed(rows):
         raise InvalidInput.of("--plot", str(path), "there is no row with a step time to draw")
-    try:
-        path.write_text(accuracy_picture(rows), encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput.of("--plot", str(path), f"cannot be written: {error.strerror}") from None
+    write_text(path, accuracy_picture(rows), "--plot")
 
 
 def _print(rows: Sequence[AssessedRow], skipped: Sequence[SkippedRow]) -> None:

@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from tunewright import __version__
+from tunewright.cli.arguments import path_for
 from tunewright.cli.console import print_error
+from tunewright.cli.streams import drop_unwritable
 from tunewright.errors import TuningError
 
 BAD_INPUT = 2
@@ -22,10 +24,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-export_app = typer.Typer(help="Write parts of a cluster's run to files.", no_args_is_help=True)
+export_app = typer.Typer(help="Write parts of a run to files.", no_args_is_help=True)
 app.add_typer(export_app, name="export")
 
-SpecFile = Annotated[Path, typer.Argument(metavar="FILE", help="A TuningRun as YAML.")]
+SpecFile = Annotated[Path, typer.Argument(metavar="FILE", help="A TuningRun as YAML.", parser=path_for("FILE"))]
+LedgerFile = Annotated[
+    Path, typer.Argument(metavar="LEDGER", help="A run.jsonl, local or exported.", parser=path_for("LEDGER"))
+]
+ModelConfig = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="CONFIG.json",
+        help="The Hugging Face config.json that FILE's configMapKeyRef stands for.",
+        parser=path_for("--model-config"),
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -38,11 +51,54 @@ def main(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 @app.command()
-def check(file: SpecFile) -> None:
+def init(  # noqa: PLR0913 - options of a command
+    from_primus: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A Primus experiment YAML.", parser=path_for("--from-primus"))
+    ] = None,
+    from_megatron: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Megatron-LM arguments as text.", parser=path_for("--from-megatron")),
+    ] = None,
+    model_config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A Hugging Face config.json.", parser=path_for("--model-config")),
+    ] = None,
+    model: Annotated[str, typer.Option(metavar="PRESET", help="A model of the catalog.")] = "",
+    accelerator: Annotated[str, typer.Option(metavar="PRESET", help="An accelerator of the catalog.")] = "mi355x",
+    nodes: Annotated[int | None, typer.Option(min=1, max=16384, help="Default: the fewest that it fits.")] = None,
+    gpus_per_node: Annotated[int, typer.Option(min=1, max=256, help="Accelerators of a node.")] = 8,
+    sequence_length: Annotated[int | None, typer.Option(min=1, max=2**24, help="Default: the source's.")] = None,
+    global_batch_size: Annotated[int | None, typer.Option(min=1, max=2**24, help="Default: the source's.")] = None,
+    name: Annotated[str, typer.Option(help="Of the TuningRun; default: the model's.")] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Default: standard output.", parser=path_for("--out")),
+    ] = None,
+) -> None:
+    """Write a TuningRun to start from, out of what you train with today."""
+    from tunewright.cli.init import Options, run_init
+
+    options = Options(
+        primus=from_primus,
+        megatron=from_megatron,
+        model_config=model_config,
+        model=model,
+        accelerator=accelerator,
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        sequence_length=sequence_length,
+        global_batch_size=global_batch_size,
+        name=name,
+    )
+    run_init(options, out)
+
+
+@app.command()
+def check(file: SpecFile, model_config: ModelConfig = None) -> None:
     """Validate FILE: every problem, or one line that says it is fine."""
     from tunewright.cli.check import run_check
 
-    run_check(file)
+    run_check(file, model_config)
 
 
 @app.command()
@@ -51,11 +107,12 @@ def plan(
     json_output: Json = False,
     nodes: Annotated[str, typer.Option(help="Plan for several node counts side by side, such as 4,8,16.")] = "",
     top: Annotated[int, typer.Option(min=1, max=1000, help="Candidates to show.")] = 10,
+    model_config: ModelConfig = None,
 ) -> None:
     """Filter and rank the whole legal space of FILE. Needs no GPU and no cluster."""
     from tunewright.cli.plan import run_plan
 
-    run_plan(file, json_output=json_output, nodes=nodes, top=top)
+    run_plan(file, model_config, json_output=json_output, nodes=nodes, top=top)
 
 
 @app.command()
@@ -65,35 +122,116 @@ def explain(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="AXIS=VALUE", help="Change the baseline, such as tp=2.")
     ] = None,
+    timeline: Annotated[
+        Path | None, typer.Option(help="Draw the pipeline over time: SVG; FILE.json: for Perfetto.")
+    ] = None,
+    model_config: ModelConfig = None,
 ) -> None:
     """Itemise one configuration: launch rules, memory of each stage, parts of the step."""
     from tunewright.cli.explain import run_explain
 
-    run_explain(file, set_ or [], json_output=json_output)
+    run_explain(file, set_ or [], json_output=json_output, timeline=timeline, model_config=model_config)
 
 
 @app.command()
 def run(
     file: SpecFile,
-    out: Annotated[Path, typer.Option(help="Folder for the ledger, the result and the best configuration.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for the ledger, the result and the best configuration.",
+            parser=path_for("--out"),
+        ),
+    ],
     trials: Annotated[str, typer.Option(help="Where trials run: local or simulated.")] = "local",
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard an earlier run in the same folder.")] = False,
     json_output: Json = False,
+    model_config: ModelConfig = None,
 ) -> None:
     """Search for the best configuration of FILE with trials on this machine or on a stand-in."""
     from tunewright.cli.run import run_search
 
-    run_search(file, out, trials, fresh=fresh, json_output=json_output)
+    run_search(file, out, trials, model_config, fresh=fresh, json_output=json_output)
 
 
 @app.command()
 def replay(
-    ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="A run.jsonl, local or exported.")],
+    ledger: LedgerFile,
+    strict: Annotated[bool, typer.Option("--strict", help="Re-derive every projection from its report too.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only chain, schema and counters: takes seconds.")] = False,
 ) -> None:
     """Re-derive every decision of LEDGER; exit 1 and name the first difference if there is one."""
     from tunewright.cli.replay import run_replay
 
-    run_replay(ledger)
+    run_replay(ledger, strict=strict, check=check)
+
+
+@app.command()
+def rerun(  # noqa: PLR0913 - options of a command
+    ledger: LedgerFile,
+    out: Annotated[
+        Path,
+        typer.Option(metavar="FOLDER", help="Folder for the new ledger and its results.", parser=path_for("--out")),
+    ],
+    llm: Annotated[str, typer.Option(help="Another LLM, as LiteLLM names it, such as openai/gpt-5.")] = "",
+    no_llm: Annotated[bool, typer.Option("--no-llm", help="Explore by the surrogate alone.")] = False,
+    api_base: Annotated[str, typer.Option(help="Address of the LLM; default: the provider's.")] = "",
+    price: Annotated[str, typer.Option(metavar="IN,OUT", help="USD per million tokens; default: LiteLLM's.")] = "",
+    trials: Annotated[str, typer.Option(help="Where trials run that LEDGER cannot answer: local, simulated.")] = "",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard an earlier run in the same folder.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Repeat the search of LEDGER with another LLM or none, on the reports that are recorded there."""
+    from tunewright.cli.rerun import Wanted, run_rerun
+
+    wanted = Wanted(llm=llm, no_llm=no_llm, api_base=api_base, price=price)
+    run_rerun(ledger, out, wanted, trials, fresh=fresh, json_output=json_output)
+
+
+@app.command()
+def compare(
+    ledgers: Annotated[list[Path], typer.Argument(metavar="LEDGER...", help="Two or more run.jsonl.")],
+    after: Annotated[str, typer.Option(help="Numbers of trials after which the best is shown.")] = "5,10,20,30",
+    json_output: Json = False,
+) -> None:
+    """Set runs side by side: best found after n trials, GPU hours, tokens, cost, hypotheses."""
+    from tunewright.cli.compare import run_compare
+
+    run_compare(ledgers, after, json_output=json_output)
+
+
+@app.command()
+def report(
+    ledger: LedgerFile,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE.html", help="The page to write.", parser=path_for("--out")),
+    ] = None,
+    text: Annotated[bool, typer.Option("--text", help="Print the story on the terminal.")] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json", help="Pipelines of best and baseline for Perfetto.", parser=path_for("--trace")
+        ),
+    ] = None,
+) -> None:
+    """Tell the whole story of LEDGER: one HTML page that needs nothing else, text, or a trace of the pipelines."""
+    from tunewright.cli.report import run_report
+
+    run_report(ledger, out, trace, text=text)
+
+
+@app.command()
+def why(
+    ledger: LedgerFile,
+    trial: Annotated[str, typer.Argument(metavar="TRIAL", help="Such as t0007.")],
+    json_output: Json = False,
+) -> None:
+    """Explain one trial of LEDGER: who proposed it, what was known then, what became of it."""
+    from tunewright.cli.why import run_why
+
+    run_why(ledger, trial, json_output=json_output)
 
 
 @app.command()
@@ -123,6 +261,43 @@ def calibrate(
     run_calibrate(data, accelerator=accelerator, left_out=leave_out, write=write, json_output=json_output)
 
 
+@app.command()
+def gc(
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only here; default: all namespaces.")] = "",
+    run: Annotated[str, typer.Option(metavar="NAME", help="Only what is left of the TuningRun NAME.")] = "",
+    delete: Annotated[bool, typer.Option("--delete", help="Remove orphans.")] = False,
+    kept: Annotated[bool, typer.Option("--kept", help="With --delete: also what results.keep kept.")] = False,
+    json_output: Json = False,
+) -> None:
+    """List what outlived its TuningRun in the cluster: kept results and ledgers, and orphans."""
+    from tunewright.cli.gc import run_gc
+
+    run_gc(namespace, run, delete=delete, kept=kept, json_output=json_output)
+
+
+@app.command()
+def apply_to(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Your Primus experiment YAML.", parser=path_for("FILE"))],
+    ledger: LedgerFile,
+    write: Annotated[bool, typer.Option("--write", help="Change FILE; without it, only show the difference.")] = False,
+) -> None:
+    """Put the best configuration of LEDGER into your own Primus experiment; comments and other keys stay."""
+    from tunewright.cli.apply_to import run_apply_to
+
+    run_apply_to(file, ledger, write=write)
+
+
+@export_app.command("best")
+def export_best(
+    ledger: LedgerFile,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the launch files.", parser=path_for("--out"))],
+) -> None:
+    """Write the best configuration of LEDGER for Primus, Megatron-LM and torchtitan, and the variables to set."""
+    from tunewright.cli.export import run_export_best
+
+    run_export_best(ledger, out)
+
+
 @export_app.command("ledger")
 def export_ledger(
     name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The TuningRun.")],
@@ -137,9 +312,32 @@ def export_ledger(
 def run_app() -> None:
     """Run a command; turn an expected error into lines on standard error and exit code 2."""
     try:
+        code = _exit_code()
+        sys.stdout.flush()
+    except OSError as error:
+        unwritable = drop_unwritable()
+        if not unwritable:
+            raise
+        code = _told(error, " and ".join(unwritable))
+    sys.exit(code)
+
+
+def _exit_code() -> int | str | None:
+    try:
         app()
+    except SystemExit as done:
+        return done.code
     except TuningError as error:
         print_error(error)
-        sys.exit(BAD_INPUT)
+        return BAD_INPUT
     except KeyboardInterrupt:
-        sys.exit(130)
+        return 130
+    return 0
+
+
+def _told(error: OSError, unwritable: str) -> int:
+    """Say what could not be printed. A reader that has gone, such as `head`, has what it wanted."""
+    if isinstance(error, BrokenPipeError):
+        return 1
+    print_error(TuningError(f"{unwritable}: cannot be written: {error.strerror}"))
+    return BAD_INPUT

@@ -16,7 +16,7 @@ from tunewright.calibration.measured_row import MeasuredRow
 from tunewright.calibration.parameters import calibration_of
 from tunewright.calibration.reading import format_of, read_rows
 from tunewright.calibration.statistics import Errors
-from tunewright.calibration.validation import LEFT_OUT, LeftOut, interval_widths, leave_out
+from tunewright.calibration.validation import LEFT_OUT, LeftOut, covered, interval_widths, leave_out
 from tunewright.cli.accuracy import read_text
 from tunewright.cli.console import messages, output, print_json
 from tunewright.cli.tables import table, titled
@@ -55,6 +55,8 @@ def run_calibrate(
         for fit in fits:
             output.print(f"# {fit.accelerator}: {source_line(fit.rows)}\n{calibration_block(fit.calibration)}")
         output.print(_errors_table(fits))
+        if left_out:
+            output.print(f"\n80 % interval: {_coverage(fits):.0%} of the left-out rows lie inside")
 
 
 def _by_accelerator(paths: Sequence[Path], accelerator: str) -> dict[str, list[MeasuredRow]]:
@@ -107,6 +109,7 @@ def _document(fit: Fitted) -> dict[str, Any]:
     }
     if fit.left_out:
         document["leftOut"] = _left_out_errors([fit]).to_json()
+        document["leftOutCoverage80"] = _coverage([fit])
         document["leftOutRows"] = [
             {"id": item.row.identity, "ratio": float(np.exp(item.residual))} for item in fit.left_out
         ]
@@ -115,6 +118,11 @@ def _document(fit: Fitted) -> dict[str, Any]:
 
 def _left_out_errors(fits: Sequence[Fitted]) -> Errors:
     return Errors.of([abs(float(np.expm1(item.residual))) for fit in fits for item in fit.left_out])
+
+
+def _coverage(fits: Sequence[Fitted]) -> float:
+    inside = [ok for fit in fits for ok in covered(fit.left_out, fit.calibration)]
+    return sum(inside) / len(inside)
 
 
 def _errors_table(fits: Sequence[Fitted]) -> RenderableType:

@@ -1,5 +1,6 @@
 """`tunewright explain FILE --set AXIS=VALUE`: one configuration, itemised."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,22 +8,35 @@ from typing import Any
 from tunewright import legality
 from tunewright.cli.console import output, print_json
 from tunewright.cli.loading import load_candidate
+from tunewright.cli.outputs import write_text
 from tunewright.cli.tables import memory_table, rules_table, step_table
 from tunewright.domain.axes import axis_named, describe, parse_value
 from tunewright.domain.config_batch import ConfigBatch
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig, default_recompute_modules
+from tunewright.domain.value import camel_case
 from tunewright.errors import InvalidInput
 from tunewright.memory.estimate import estimate as estimate_memory
 from tunewright.memory.fit import fit
 from tunewright.performance.step import estimate as estimate_step
+from tunewright.pictures.timeline import timeline_of, timeline_picture
+from tunewright.report.trace import trace_of
 
 
-def run_explain(path: Path, changes: Sequence[str], *, json_output: bool) -> None:
+def run_explain(
+    path: Path,
+    changes: Sequence[str],
+    *,
+    json_output: bool,
+    timeline: Path | None = None,
+    model_config: Path | None = None,
+) -> None:
     """Print every rule with its verdict, memory by stage and kind, and the parts of the step."""
-    problem, baseline = load_candidate(path)
+    problem, baseline = load_candidate(path, model_config)
     config = changed(problem, baseline, changes)
     document = explain_document(problem, config)
+    if timeline is not None:
+        _draw(timeline, problem, config, legal=document["legal"])
     if json_output:
         print_json(document)
         return
@@ -36,6 +50,18 @@ def run_explain(path: Path, changes: Sequence[str], *, json_output: bool) -> Non
     output.print(step_table(document["estimated"]))
 
 
+def _draw(path: Path, problem: TuningProblem, config: TrainingConfig, *, legal: bool) -> None:
+    if not legal:
+        raise InvalidInput.of("--timeline", str(path), "an illegal configuration has no timeline: leave it out")
+    if path.suffix == ".json":
+        write_text(path, json.dumps(trace_of(problem, [("configuration", config)])) + "\n", "--timeline")
+        return
+    events, all_of_them = timeline_of(problem, config)
+    drawn = 1 + max(event.micro_batch for event in events)
+    title = f"{problem.model.name}, {describe(config)}: {drawn} of {all_of_them} micro batches"
+    write_text(path, timeline_picture(events, title), "--timeline")
+
+
 def changed(problem: TuningProblem, baseline: TrainingConfig, changes: Sequence[str]) -> TrainingConfig:
     """Apply `AXIS=VALUE` texts; `recompute=selective` without modules takes the model's default ones."""
     values: dict[str, Any] = {}
@@ -44,6 +70,8 @@ def changed(problem: TuningProblem, baseline: TrainingConfig, changes: Sequence[
         if not separator:
             raise InvalidInput.of("--set", text, "must be AXIS=VALUE, such as tensor=2")
         axis = axis_named(name.strip())
+        if axis.field in values:
+            raise InvalidInput.of("--set", text, f"{camel_case(axis.field)} is given twice: remove one")
         values[axis.field] = parse_value(axis, value.strip())
     granularity = values.get("recompute_granularity", baseline.recompute_granularity)
     if granularity != "selective":

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tunewright.adapters.kube.acceptance import Accepted, accept, read_candidate
+from tunewright.adapters.kube.problem_reader import ConfigMapTexts
 from tunewright.adapters.trials.probe import probe_cpu
-from tunewright.cli.yaml_document import read_yaml
+from tunewright.cli.yaml_document import read_text, read_yaml
 from tunewright.domain.catalog_loader import Catalog, shipped_catalog
 from tunewright.domain.hardware import Accelerator
 from tunewright.domain.problem import TuningProblem
@@ -25,19 +26,23 @@ def read_document(path: Path) -> Mapping[str, Any]:
     return document
 
 
-def load(path: Path) -> Accepted:
-    """Read and accept a file. The preset `cpu` is this machine, measured at first use."""
+def load(path: Path, model_config: Path | None = None, *, measured_before: Accelerator | None = None) -> Accepted:
+    """Read and accept a file. The preset `cpu` is this machine: as `measured_before`, else measured at first use.
+
+    `model_config` is the Hugging Face config.json that the file's configMapKeyRef stands for.
+    """
     document = read_document(path)
     catalog = shipped_catalog()
-    return accept(document, catalog, cpu_accelerator=this_machine(catalog) if _wants_cpu(document) else None)
+    cpu = (measured_before or this_machine(catalog)) if _wants_cpu(document) else None
+    return accept(document, catalog, cpu_accelerator=cpu, config_maps=_config_maps(document, model_config))
 
 
-def load_candidate(path: Path) -> tuple[TuningProblem, TrainingConfig]:
+def load_candidate(path: Path, model_config: Path | None = None) -> tuple[TuningProblem, TrainingConfig]:
     """Read a file's problem and one configuration of it, also where `load` refuses the search."""
     document = read_document(path)
     catalog = shipped_catalog()
     cpu = this_machine(catalog) if _wants_cpu(document) else None
-    return read_candidate(document, catalog, cpu_accelerator=cpu)
+    return read_candidate(document, catalog, cpu_accelerator=cpu, config_maps=_config_maps(document, model_config))
 
 
 def this_machine(catalog: Catalog) -> Accelerator:
@@ -55,8 +60,22 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tunewright"
 
 
+def _config_maps(document: Mapping[str, Any], model_config: Path | None) -> ConfigMapTexts:
+    """Return the model's file as the key of the ConfigMap that the document names."""
+    if model_config is None:
+        return {}
+    reference = [_value_at(document, "spec", "workload", "model", "configMapKeyRef", key) for key in ("name", "key")]
+    if not all(isinstance(part, str) for part in reference):
+        remedy = "answers spec.workload.model.configMapKeyRef, which the TuningRun does not have: give one of the two"
+        raise InvalidInput.of("--model-config", str(model_config), remedy)
+    return {(str(reference[0]), str(reference[1])): read_text(model_config, "--model-config")}
+
+
 def _wants_cpu(document: Mapping[str, Any]) -> bool:
-    accelerator: object = document
-    for key in ("spec", "cluster", "accelerator", "preset"):
-        accelerator = accelerator.get(key) if isinstance(accelerator, dict) else None
-    return accelerator == CPU_PRESET
+    return _value_at(document, "spec", "cluster", "accelerator", "preset") == CPU_PRESET
+
+
+def _value_at(document: object, *keys: str) -> object:
+    for key in keys:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from tunewright.cli.console import messages
 from tunewright.domain.axes import describe
 from tunewright.planner.decisions import AskAdvisor, Decision, EnterPhase, Finish, Judge, StartTrial, StopTrial
-from tunewright.planner.records import Advice, Record, Round, TrialFinished
+from tunewright.planner.records import Advice, Record, Round, SettingsChanged, TrialFinished
 from tunewright.ports import Ledger
 from tunewright.units import format_seconds
 
@@ -34,6 +34,8 @@ def lines_of(record: Record) -> Iterator[str]:
         case Round():
             for decision in record.decisions:
                 yield _decision_line(decision)
+        case SettingsChanged():
+            yield "the file's settings changed: from here on the new ones hold"
         case TrialFinished():
             yield f"  {record.trial}  {_outcome(record)}"
         case Advice():

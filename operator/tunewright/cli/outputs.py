@@ -1,4 +1,4 @@
-"""What a finished run leaves beside its ledger: the result and the best configuration, ready to launch."""
+"""Files that commands write: what a finished run leaves beside its ledger, ready to launch, and named ones."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def write_outputs(folder: Path, problem: TuningProblem, summary: Summary) -> lis
     if summary.winner is not None:
         texts |= {name: render(problem, summary.winner) for name, render in RENDERERS.items()}
     for name, text in texts.items():
-        _write(folder / name, text)
+        replace_text(folder / name, text)
     return list(texts)
 
 
@@ -54,6 +54,14 @@ def discard_outputs(folder: Path) -> None:
         raise InvalidInput.of("--fresh", error.filename or str(folder), remedy) from None
 
 
+def write_text(path: Path, text: str, option: str) -> None:
+    """Write a file that `option` asked for; raise `InvalidInput` with the reason when that fails."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput.of(option, str(path), f"cannot be written: {error.strerror}") from None
+
+
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -61,7 +69,8 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _write(path: Path, text: str) -> None:
+def replace_text(path: Path, text: str) -> None:
+    """Write a file at once or not at all; raise `TuningError` with the reason when that fails."""
     beside = path.with_name(path.name + ".new")
     try:
         beside.write_text(text, encoding="utf-8")

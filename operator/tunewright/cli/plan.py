@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tunewright.adapters.kube.acceptance import Accepted
+from tunewright.cli.arguments import refuse_twice
 from tunewright.cli.console import output, print_json
 from tunewright.cli.loading import load
 from tunewright.cli.tables import candidates_table, node_table, parts_table
@@ -30,9 +31,9 @@ class Plan:
     elapsed_seconds: float
 
 
-def run_plan(path: Path, *, json_output: bool, nodes: str, top: int) -> None:
+def run_plan(path: Path, model_config: Path | None = None, *, json_output: bool, nodes: str, top: int) -> None:
     """Print the plan of a file, or a table over node counts."""
-    accepted = load(path)
+    accepted = load(path, model_config)
     if nodes:
         plans = [make_plan(on_nodes(accepted, count)) for count in _counts(nodes)]
         _print_side_by_side(plans, json_output=json_output, top=top)
@@ -117,7 +118,8 @@ def _print_plan(plan: Plan, top: int) -> None:
 def _print_forecast(expected: Forecast) -> None:
     cost = f", up to ${expected.llm_cost_usd:.2f} for the LLM" if expected.llm_cost_usd else ""
     output.print(
-        f"Forecast of the search: {expected.trials} trials, {expected.gpu_hours:.1f} GPU hours, "
+        f"Forecast of the search: {expected.trials} trials, {expected.validations} validations, "
+        f"{expected.gpu_hours:.1f} GPU hours, "
         f"{format_seconds(expected.duration_seconds)}{cost}"
     )
 
@@ -135,4 +137,5 @@ def _counts(text: str) -> list[int]:
     if len(counts) != len(parts) or len(counts) > _MOST_PLANS:
         remedy = f"must be at most {_MOST_PLANS} node counts from 1 to {_MOST_NODES}, such as 4,8,16"
         raise InvalidInput.of("--nodes", text, remedy)
+    refuse_twice("--nodes", counts)
     return counts

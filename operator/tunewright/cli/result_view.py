@@ -3,6 +3,7 @@
 from rich.console import RenderableType
 
 from tunewright.cli.console import output
+from tunewright.cli.hypotheses_view import hypotheses_table
 from tunewright.cli.tables import table, titled
 from tunewright.domain.problem import TuningProblem
 from tunewright.planner.summary import CandidateRow, Summary
@@ -15,6 +16,8 @@ def print_result(problem: TuningProblem, summary: Summary) -> None:
     """Print answer, candidates and what the run cost."""
     if summary.candidates:
         output.print(_candidates(summary))
+    if summary.hypotheses:
+        output.print(hypotheses_table(summary.hypotheses))
     output.print(_counts(summary), soft_wrap=True)
     output.print(f"\n{problem.model.name}: {summary.answer}", soft_wrap=True)
 

@@ -11,17 +11,20 @@ MOST_BYTES = 2**20
 MOST_NODES = 50_000
 """Values of a document with its aliases written out: a few lines of aliases can stand for billions."""
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_NULL = "tag:yaml.org,2002:null"
+_TEXT = "tag:yaml.org,2002:str"
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _PLAIN = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "int", "float", "bool", "null"))
 _IN_KEYS = _PLAIN | {"tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"}
 
 
 def read_yaml(path: Path) -> object:
     """Return the file's single document; raise `InvalidInput` naming file and line."""
-    text = _text(path)
+    text = read_text(path, "FILE")
     try:
         loader = _PlainLoader(text)
         try:
-            node = loader.get_single_node()
+            node = _single_node(loader)
             if node is None:
                 return None
             _Inspection().size(node)
@@ -34,31 +37,52 @@ def read_yaml(path: Path) -> object:
         raise InvalidInput.of("FILE", str(path), "is nested too deeply") from None
 
 
-def _text(path: Path) -> str:
+def _single_node(loader: "_PlainLoader") -> yaml.Node | None:
+    """Return the one document that is not empty; a `---` with nothing behind it is common at the end of a file."""
+    found = None
+    while loader.check_node():
+        node = loader.get_node()
+        if node is None or (node.tag == _NULL and node.value == ""):
+            continue
+        if found is not None:
+            raise _error("a second document begins: give a single TuningRun", node)
+        found = node
+    return found
+
+
+def read_text(path: Path, field: str) -> str:
+    """Return a file that a person named as `field`; raise `InvalidInput` where it is none, or far too large."""
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise InvalidInput.of("FILE", str(path), f"cannot be read: {error.strerror}") from None
+        raise InvalidInput.of(field, str(path), f"cannot be read: {error.strerror}") from None
     if len(content) > MOST_BYTES:
-        raise InvalidInput.of("FILE", str(path), f"is larger than {MOST_BYTES} bytes: give a single TuningRun")
+        raise InvalidInput.of(field, str(path), f"is larger than {MOST_BYTES} bytes: name another file")
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise InvalidInput.of("FILE", str(path), "is not UTF-8 text: give a YAML file") from None
+        raise InvalidInput.of(field, str(path), "is not UTF-8 text: name another file") from None
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Makes JSON's types only. Dates stay text, as they do for the API server."""
+    """Makes JSON's types only. Dates stay text, as they do for the API server, and so does 8:32, which is no 512."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own way
         first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:  # noqa: ANN401 - PyYAML's signature
+        """Return the tag of a node without one."""
+        tag = super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+        return _TEXT if tag in _NUMBERS and ":" in value else tag
+
     def construct_object(self, node: Any, deep: bool = False) -> Any:  # noqa: ANN401 - PyYAML's signature
         """Turn what a converter stumbles over into an error with a line."""
         try:
+            if node.tag in _NUMBERS and ":" in node.value:
+                raise ValueError(node.value)
             return super().construct_object(node, deep)
         except (ValueError, TypeError, KeyError, IndexError, OverflowError):
             raise _error(f"{_shown(node)} is no {node.tag.rpartition(':')[2]}", node) from None

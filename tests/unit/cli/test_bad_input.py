@@ -45,7 +45,22 @@ CASES = {
         ["does not fit", "GiB"],
     ),
     "a cluster too small": (("spec", "cluster", "nodes"), 1, ["spec.cluster", "too small", "use more nodes"]),
-    "an empty search space": (("spec", "searchSpace"), {"pipelineParallelSize": [3]}, ["searchSpace"]),
+    "an empty search space": (
+        ("spec", "searchSpace"),
+        {"pipelineParallelSize": [3]},
+        ["spec.searchSpace: {'pipelineParallelSize': [3]}: allows no legal configuration"],
+    ),
+    "no number at all": (("spec", "cluster", "nodes"), float("nan"), ["spec.cluster.nodes: nan: must be a finite"]),
+    "a number without end": (
+        ("spec", "budget", "maxGPUHours"),
+        float("inf"),
+        ["spec.budget.maxGPUHours: inf: must be a finite number"],
+    ),
+    "a model in a ConfigMap": (
+        ("spec", "workload", "model"),
+        {"configMapKeyRef": {"name": "x", "key": "config.json"}},
+        ["spec.workload.model.configMapKeyRef: 'x/config.json'", "--model-config"],
+    ),
     "a number that is text": (("spec", "workload", "globalBatchSize"), "many", ["globalBatchSize", "many"]),
     "a budget of nothing": (("spec", "budget", "maxGPUHours"), 0, ["spec.budget.maxGPUHours", "at least 0.000001"]),
     "another kind": (("kind",), "Pod", ["kind", "Pod"]),
@@ -101,6 +116,21 @@ ARGUMENTS = {
     "superscript node counts": (["plan", "FILE", "--nodes", "\u00b2"], "from 1 to 16384"),
     "endless node counts": (["plan", "FILE", "--nodes", "9" * 5000], "from 1 to 16384"),
     "bad node counts": (["plan", "FILE", "--nodes", "4,x"], "--nodes"),
+    "a node count twice": (["plan", "FILE", "--nodes", "4,4"], "--nodes: 4: is given twice: remove one"),
+    "an axis twice": (
+        ["explain", "FILE", "--set", "tp=2", "--set", "tensor=4"],
+        "--set: 'tensor=4': tensorParallelSize is given twice",
+    ),
+    "an empty folder": (["run", "FILE", "--trials", "simulated", "--out", ""], "--out: '': is empty"),
+    "an empty file": (["check", ""], "FILE: '': is empty"),
+    "two namespaces in one": (["operator", "--namespace", "A B"], "--namespace: 'A B': must be names"),
+    "a pattern": (["operator", "--namespace", "*"], "--namespace: '*': must be names"),
+    "an empty namespace": (["operator", "--namespace", ""], "--namespace: '': must be names"),
+    "a namespace twice": (["operator", "--namespace", "a,a"], "--namespace: 'a,a': must be names"),
+    "a model's file for a preset": (
+        ["plan", "FILE", "--model-config", "config.json"],
+        "--model-config: 'config.json': answers spec.workload.model.configMapKeyRef",
+    ),
     "unknown place": (["run", "FILE", "--trials", "moon", "--out", "OUT"], "local, simulated"),
     "missing ledger": (["replay", "no.jsonl"], "cannot be read"),
     "no namespace": (["export", "ledger", "quickstart"], "NAMESPACE/NAME"),
@@ -132,9 +162,11 @@ YAML = {
     "a word as a number": ('x: !!int "a"', "line 1: 'a' is no int"),
     "bytes": ("x: !!binary aGk=", "is not plain data"),
     "an object": ("x: !!python/object:os.system {}", "is not plain data"),
-    "no number at all": ("x: .nan", "holds what JSON cannot"),
+    "no number at all": ("x: .nan", "x: nan: must be a finite number"),
+    "to the base of sixty": ("apiVersion: 8:32", "apiVersion: '8:32'"),
+    "a number to the base of sixty": ("x: !!int 8:32", "line 1: '8:32' is no int"),
     "a key that is a list": ("? [1]\n: 2", "a key must be text"),
-    "two documents": ("a: 1\n---\nb: 2", "is not YAML"),
+    "two documents": ("a: 1\n---\nb: 2", "line 3: a second document begins"),
     "nested without end": ("[" * 20_000, "is nested too deeply"),
     "more than a TuningRun": ("#" * (2**20 + 1), "is larger than 1048576 bytes"),
     "control characters": ('"a\\eb": 1', r"a\x1bb"),
@@ -155,6 +187,19 @@ def test_aliases_and_merged_keys_of_a_usual_size_are_read(tmp_path: Path) -> Non
     file = tmp_path / "run.yaml"
     file.write_text("base: &base {a: 1, b: 2020-01-01}\nother: {<<: *base, a: 2}\n")
     assert read_yaml(file) == {"base": {"a": 1, "b": "2020-01-01"}, "other": {"a": 2, "b": "2020-01-01"}}
+
+
+@pytest.mark.parametrize("text", ["a: 1\n---\n", "---\na: 1\n---\n# the end\n", "---\n---\na: 1\n...\n"])
+def test_an_empty_document_beside_the_one_is_no_second(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    assert read_yaml(file) == {"a": 1}
+
+
+def test_times_of_day_are_text(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("a: 8:32\nb: 190:20:30.15\nc: 832\n")
+    assert read_yaml(file) == {"a": "8:32", "b": "190:20:30.15", "c": 832}
 
 
 @pytest.mark.parametrize(
@@ -204,9 +249,21 @@ def test_a_folder_in_a_trial_is_discarded_with_it(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["notes", "trials"]
 
 
-def test_an_operator_without_a_cluster_says_so(tmp_path: Path) -> None:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
-    command = [sys.executable, "-m", "tunewright.entry", "operator"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
-    assert done.stderr.splitlines()[-1].startswith("error: no cluster: ")
+EXPORT = ["export", "ledger", "a/b"]
+ODD_KUBECONFIGS = [None, "", "just text", "- 1", "clusters: 3", "a: [", "\0"]
+
+
+@pytest.mark.parametrize(
+    ("command", "content"),
+    [(["operator"], None), (["operator"], "just text"), *((EXPORT, content) for content in ODD_KUBECONFIGS)],
+)
+def test_without_a_cluster_one_line_says_so(tmp_path: Path, command: list[str], content: str | None) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    if content is not None:
+        kubeconfig.write_text(content)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(kubeconfig)}
+    whole = [sys.executable, "-m", "tunewright.entry", *command]
+    done = subprocess.run(whole, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith("error: no cluster: ")
+    assert str(kubeconfig) in done.stderr

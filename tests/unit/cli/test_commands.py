@@ -11,6 +11,8 @@ import pytest
 from tests.unit.cli.test_bad_input import EXAMPLES, tunewright
 from tunewright.backends import primus
 from tunewright.domain.training_config import TrainingConfig
+from tunewright.planner.chain import chained, unchained
+from tunewright.planner.records import parse_record
 
 MIXTRAL = str(EXAMPLES / "mixtral-8x22b-mi355x.yaml")
 WIDTH = 100
@@ -46,7 +48,8 @@ def test_plan_ranks_what_fits_and_says_how_long_it_took() -> None:
     assert sum(best["estimated"]["parts"].values()) == pytest.approx(best["estimated"]["stepSeconds"])
     assert best["memory"]["allocatedBytes"] > 0
     assert document["elapsedSeconds"] > 0
-    assert document["forecast"]["trials"] > 0
+    assert 0 < document["forecast"]["trials"] <= 30
+    assert document["forecast"]["validations"] == 4
 
 
 def test_plan_fits_a_hundred_columns() -> None:
@@ -54,6 +57,12 @@ def test_plan_fits_a_hundred_columns() -> None:
     assert max(map(len, lines)) <= WIDTH
     assert any("legal configurations" in line for line in lines)
     assert any(line.startswith("Forecast of the search") for line in lines)
+
+
+def test_where_nothing_fits_no_trial_is_forecast() -> None:
+    plan = json.loads(answer("plan", MIXTRAL, "--json", "--nodes", "1"))["plans"][0]
+    assert plan["space"]["fitting"] == 0
+    assert set(plan["forecast"].values()) == {0}
 
 
 def test_plan_shows_node_counts_side_by_side() -> None:
@@ -77,6 +86,15 @@ def test_explain_of_an_illegal_configuration_names_every_broken_rule() -> None:
     assert "memory" not in document
 
 
+def test_explain_draws_the_pipeline_of_a_legal_configuration(tmp_path: Path) -> None:
+    picture = tmp_path / "timeline.svg"
+    answer("explain", MIXTRAL, "--timeline", str(picture))
+    assert picture.read_text().count(" forward ") == 4 * 16  # ranks, and 4·P of 32 micro batches
+    done = tunewright("explain", MIXTRAL, "--set", "tp=5", "--timeline", str(picture))
+    assert done.returncode == 2
+    assert "an illegal configuration has no timeline" in done.stderr
+
+
 def test_a_simulated_search_leaves_ledger_result_and_launch_files(simulated: Path) -> None:
     result = json.loads((simulated / "result.json").read_text())
     assert result["state"] == "Succeeded"
@@ -98,7 +116,7 @@ def test_replay_names_the_first_difference(simulated: Path, tmp_path: Path) -> N
     number = next(n for n, line in enumerate(lines) if '"microBatchSize":2' in line and '"start-trial"' in line)
     lines[number] = lines[number].replace('"microBatchSize":2', '"microBatchSize":4', 1)
     changed = tmp_path / "changed.jsonl"
-    changed.write_text("\n".join(lines) + "\n")
+    changed.write_text(chained(parse_record(unchained(json.loads(line))) for line in lines)[0])
     done = tunewright("replay", str(changed))
     assert done.returncode == 1
     assert done.stdout.startswith(f"different: {changed}:{number + 1}: decisions")
@@ -123,7 +141,10 @@ def test_another_request_in_the_same_folder_is_refused(simulated: Path) -> None:
     other = str(EXAMPLES / "llama-3-70b-mi355x.yaml")
     done = tunewright("run", other, "--trials", "simulated", "--out", str(simulated))
     assert done.returncode == 2
-    assert "another problem: choose another --out" in done.stderr
+    lines = done.stderr.splitlines()
+    model = "error: spec.workload.model.name: 'llama-3-70b': the run in this folder has 'mixtral-8x22b': "
+    assert f"{model}choose another --out, or --fresh" in lines
+    assert all(line.startswith("error: spec.") for line in lines)
 
 
 def test_planning_imports_neither_torch_nor_the_cluster_nor_the_llm() -> None:

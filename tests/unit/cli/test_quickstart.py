@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.cli.test_bad_input import EXAMPLES, tunewright
 from tunewright.adapters.ledger.file import read_ledger
+from tunewright.planner.decisions import EnterPhase
 from tunewright.planner.records import Round, TrialFinished
 
 pytestmark = pytest.mark.slow
@@ -43,17 +44,51 @@ def test_a_local_search_measures_real_jobs(tmp_path: Path) -> None:
     assert_complete(tmp_path)
 
 
-def test_a_search_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+def heeding_signals() -> None:
+    """What a shell in the background or nohup makes the tests ignore, the search must not inherit."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def interrupted(out: Path, line: str, number: signal.Signals) -> None:
+    """Start or resume a search and end it as soon as it has written another `line`."""
+
+    def count() -> int:
+        return (out / "run.jsonl").read_text().count(line) if (out / "run.jsonl").exists() else 0
+
+    before = count()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tunewright.entry", *arguments(tmp_path)],
+        [sys.executable, "-m", "tunewright.entry", *arguments(out)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        preexec_fn=heeding_signals,
     )
-    ledger = tmp_path / "run.jsonl"
-    while process.poll() is None and not (ledger.exists() and '"type":"trial"' in ledger.read_text()):
+    while process.poll() is None and count() == before:
         time.sleep(0.1)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.send_signal(number)
+    assert process.wait(60) != 0
+
+
+def test_interrupting_the_baseline_again_and_again_costs_time_and_nothing_else(tmp_path: Path) -> None:
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT)
+    for number in signals:
+        interrupted(tmp_path, '"type":"started"', number)
+    done = tunewright(*arguments(tmp_path))
+    assert done.returncode == 0, done.stderr
+    records = read_ledger(tmp_path / "run.jsonl")
+    ends = [r for r in records if isinstance(r, TrialFinished) and r.trial == "t0001"]
+    assert [(end.attempt, end.failure) for end in ends] == [
+        *((attempt, "Interrupted") for attempt in range(1, 6)),
+        (6, None),
+    ]
+    assert_complete(tmp_path)
+    phases = {d.reason for r in records if isinstance(r, Round) for d in r.decisions if isinstance(d, EnterPhase)}
+    assert not any("no profile" in reason for reason in phases)
+
+
+def test_a_search_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    ledger = tmp_path / "run.jsonl"
+    interrupted(tmp_path, '"type":"trial"', signal.SIGKILL)
     before = read_ledger(ledger)
     done = tunewright(*arguments(tmp_path))
     assert done.returncode == 0, done.stderr

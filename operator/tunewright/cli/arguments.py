@@ -1,0 +1,26 @@
+"""Reads what is typed where a plain type would let nonsense through. Called by `app` and the commands."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tunewright.errors import InvalidInput
+
+
+def path_for(name: str) -> Callable[[str], Path]:
+    """Return a reader of paths for one option: an empty text, such as an unset variable, is not this folder."""
+
+    def read(text: str) -> Path:
+        if not text.strip():
+            raise InvalidInput.of(name, text, "is empty: name a file or folder (this folder is called .)")
+        return Path(text)
+
+    return read
+
+
+def refuse_twice(name: str, given: Iterable[object]) -> None:
+    """Raise `InvalidInput` for the first value that is given again."""
+    seen = set()
+    for value in given:
+        if value in seen:
+            raise InvalidInput.of(name, value, "is given twice: remove one")
+        seen.add(value)

@@ -1,0 +1,209 @@
+"""`tunewright init`: a TuningRun to start from, out of a Primus experiment, Megatron arguments or a config.json.
+
+What the source says is taken over; what it cannot say, such as the number of nodes, is an option, and a comment in the
+file where nobody gave it.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tunewright.adapters.kube.acceptance import read_candidate
+from tunewright.backends import megatron, primus
+from tunewright.backends.model_reader import (
+    architecture_of_arguments,
+    architecture_of_keys,
+    arguments_as_keys,
+    known_model,
+)
+from tunewright.cli.console import messages, output
+from tunewright.cli.outputs import write_text
+from tunewright.cli.yaml_document import read_text
+from tunewright.domain.axes import describe
+from tunewright.domain.catalog_loader import Catalog, shipped_catalog
+from tunewright.domain.huggingface import architecture_from_huggingface
+from tunewright.domain.model_architecture import ModelArchitecture
+from tunewright.domain.training_config import TrainingConfig
+from tunewright.errors import InvalidInput
+
+_SEQUENCE, _BATCH_PER_GPU = 4096, 8
+_SOURCES = "--from-primus FILE, --from-megatron FILE, --model-config FILE or --model PRESET"
+_NOT_CARRIED = (
+    "decoder_first_pipeline_num_layers",
+    "decoder_last_pipeline_num_layers",
+    "pipeline_model_parallel_layout",
+)
+"""Keys of layouts that `parse` does not read: the run then begins with even layers."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line gave; empty and None where it gave nothing."""
+
+    primus: Path | None = None
+    megatron: Path | None = None
+    model_config: Path | None = None
+    model: str = ""
+    accelerator: str = "mi355x"
+    nodes: int | None = None
+    gpus_per_node: int = 8
+    sequence_length: int | None = None
+    global_batch_size: int | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A launch as keys, whose names are Megatron's; without one there are no keys and no configuration."""
+
+    keys: Mapping[str, Any]
+    config: TrainingConfig | None
+    backend: str
+    name: str
+
+
+def run_init(options: Options, out: Path | None) -> None:
+    """Write the TuningRun, to standard output without `out`."""
+    text, notes = new_run(options, shipped_catalog())
+    if out is None:
+        output.print(text, end="", soft_wrap=True, markup=False, highlight=False)
+    else:
+        write_text(out, text, "--out")
+        messages.print(f"wrote {out}; next: tunewright check {out}", soft_wrap=True, markup=False)
+    for note in notes:
+        messages.print(f"note: {note}", soft_wrap=True, markup=False)
+
+
+def new_run(options: Options, catalog: Catalog) -> tuple[str, list[str]]:
+    """Return the file and what a person should know of it; raise `InvalidInput` with field, value and remedy."""
+    source = _source(options)
+    model = _model(options, source, catalog)
+    document, guesses = _document(options, source, model, catalog)
+    problem, baseline = read_candidate(document, catalog)
+    del problem
+    notes = [f"{guess} is a guess: set it to what you train with" for guess in guesses]
+    notes += [f"{key} is not carried over: set baseline.pipelineLayout" for key in _NOT_CARRIED if source.keys.get(key)]
+    head = f"# Made by tunewright init from {source.name}. Baseline: {describe(baseline)}.\n"
+    marks = "".join(f"# Guessed, to be set: {guess}.\n" for guess in guesses)
+    return head + marks + yaml.safe_dump(document, sort_keys=False, width=100), notes
+
+
+def _source(options: Options) -> Source:
+    if options.primus is not None and options.megatron is not None:
+        raise InvalidInput.of("--from-megatron", str(options.megatron), "is given beside --from-primus: give one")
+    if options.primus is not None:
+        keys = primus.override_keys(read_text(options.primus, "--from-primus"))
+        return Source(keys, primus.parse_keys(keys), "primus", options.primus.name)
+    if options.megatron is not None:
+        text = read_text(options.megatron, "--from-megatron")
+        keys = arguments_as_keys(text)
+        if not keys:
+            raise InvalidInput.of("--from-megatron", str(options.megatron), "holds no --argument: give a launch line")
+        return Source(keys, megatron.parse(text), "megatron", options.megatron.name)
+    if options.model_config is None and not options.model:
+        raise InvalidInput.of("init", None, f"has nothing to start from: give {_SOURCES}")
+    return Source({}, None, "primus", options.model_config.name if options.model_config else options.model)
+
+
+def _model(options: Options, source: Source, catalog: Catalog) -> ModelArchitecture:
+    """Return the model that was named, or the one that the source describes."""
+    if options.model:
+        return catalog.model(options.model)
+    if options.model_config is not None:
+        return _from_huggingface(options.model_config)
+    name = _name_of(source.name)
+    try:
+        if source.backend == "megatron":
+            return architecture_of_arguments(source.keys, name)
+        return architecture_of_keys(source.keys, name)
+    except InvalidInput as error:
+        remedy = "name the model: --model PRESET or --model-config FILE"
+        raise InvalidInput([*error.problems, *InvalidInput.of("--model", "", remedy).problems]) from None
+
+
+def _from_huggingface(path: Path) -> ModelArchitecture:
+    text = read_text(path, "--model-config")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidInput.of("--model-config", str(path), "is not JSON: give a Hugging Face config.json") from None
+    if not isinstance(document, dict):
+        raise InvalidInput.of("--model-config", str(path), "is no JSON object: give a Hugging Face config.json")
+    folder = path.resolve().parent.name if path.stem == "config" else path.stem
+    return architecture_from_huggingface(document, _name_of(folder))
+
+
+def _document(
+    options: Options, source: Source, model: ModelArchitecture, catalog: Catalog
+) -> tuple[dict[str, Any], list[str]]:
+    nodes = options.nodes or _least_nodes(source.config, options.gpus_per_node)
+    sequence = options.sequence_length or source.keys.get("seq_length") or _usual_sequence(model)
+    batch = options.global_batch_size or source.keys.get("global_batch_size") or _BATCH_PER_GPU * nodes * 8
+    guesses = [] if options.nodes else [f"spec.cluster.nodes {nodes}"]
+    if not (options.sequence_length or source.keys.get("seq_length")):
+        guesses.append(f"spec.workload.sequenceLength {sequence}")
+    if not (options.global_batch_size or source.keys.get("global_batch_size")):
+        guesses.append(f"spec.workload.globalBatchSize {batch}")
+    spec: dict[str, Any] = {
+        "workload": {
+            "model": _model_reference(model, catalog),
+            "sequenceLength": sequence,
+            "globalBatchSize": batch,
+            "precision": source.config.precision if source.config else "bf16",
+            "backend": source.backend,
+        },
+        "cluster": {
+            "nodes": nodes,
+            "gpusPerNode": options.gpus_per_node,
+            "accelerator": {"preset": options.accelerator},
+        },
+    }
+    if source.config is not None:
+        spec["baseline"] = _baseline(source.config)
+    spec["budget"] = {"maxTrials": 30}
+    name = options.name or _kubernetes_name(model.name)
+    head = {"apiVersion": "tunewright.dev/v1alpha1", "kind": "TuningRun", "metadata": {"name": name}}
+    return head | {"spec": spec}, guesses
+
+
+def _model_reference(model: ModelArchitecture, catalog: Catalog) -> dict[str, Any]:
+    known = known_model(catalog, model)
+    return {"preset": known} if known else {"architecture": model.to_json()}
+
+
+def _baseline(config: TrainingConfig) -> dict[str, Any]:
+    """Return the degrees, and of the other fields those that are not the default; the precision is the workload's."""
+    usual = TrainingConfig().to_json()
+    always = ("tensorParallelSize", "pipelineParallelSize", "microBatchSize", "optimizer")
+    fields = config.to_json()
+    kept = {name: value for name, value in fields.items() if name in always or value != usual[name]}
+    return {name: value for name, value in kept.items() if name != "precision"}
+
+
+def _least_nodes(config: TrainingConfig | None, gpus_per_node: int) -> int:
+    """Return the fewest nodes that hold one copy of the model as the configuration splits it."""
+    if config is None:
+        return 1
+    expert = config.expert_parallel_size * config.expert_tensor_parallel_size
+    dense = config.tensor_parallel_size * config.context_parallel_size
+    ranks = config.pipeline_parallel_size * max(expert, dense)
+    return -(-ranks // gpus_per_node)
+
+
+def _usual_sequence(model: ModelArchitecture) -> int:
+    return min(_SEQUENCE, model.learned_position_embeddings or _SEQUENCE)
+
+
+def _name_of(text: str) -> str:
+    """Turn a file's name into a model's: letters, digits, dots, dashes and underscores, 63 at most."""
+    stem = re.sub(r"\.(ya?ml|json|args|txt|sh)$", "", text)
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("._-")[:63] or "model"
+
+
+def _kubernetes_name(text: str) -> str:
+    return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")[:50].rstrip("-") or "tuning-run"
