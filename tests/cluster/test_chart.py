@@ -10,12 +10,19 @@ from tests.support.cluster.cluster import Cluster
 from tests.support.helm import CHART, helm, rendered
 from tests.support.kube_cluster import install_crd
 from tunewright.adapters.kube.crd import CRD_FILE
+from tunewright.adapters.kube.spec.search import LLMSpec
+from tunewright.controller.settings import OperatorSettings
 
+OWN_LLM = [
+    "--set", "llm.model=openai/qwen3,llm.apiBase=https://llm.example.com/v1,llm.secret.name=llm",
+    "--set", "llm.price.inputUSDPerMillionTokens=0.25,llm.price.outputUSDPerMillionTokens=2",
+    "--set", "llm.grantSecrets[0].namespace=one,llm.grantSecrets[0].name=llm",
+]  # fmt: skip
 VALUES = {
     "defaults": [],
     "namespaced": ["--set", "watch.namespaces={one,two}"],
     "customised": [
-        "--set", "trial.image=registry.example.com/trial:1", "--set", "llm.existingSecret=llm",
+        "--set", "trial.image=registry.example.com/trial:1", *OWN_LLM,
         "--set", "image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000",
         "--set", "image.pullSecrets[0].name=regcred", "--set", "priorityClassName=low",
         "--set", "nodeSelector.pool=cpu", "--set", "tolerations[0].operator=Exists",
@@ -71,10 +78,44 @@ def test_a_namespaced_operator_reads_nothing_but_nodes_and_pods_beyond_its_names
     assert rules(role) == [("", "nodes", frozenset({"list"})), ("", "pods", frozenset({"list"}))]
 
 
-def test_no_rendering_may_read_secrets() -> None:
+def test_without_a_grant_nothing_may_read_secrets() -> None:
     roles = [role for kind in ("Role", "ClusterRole") for role in of_kind(rendered("any"), kind)]
     assert roles
     assert all("secrets" not in rule["resources"] for role in roles for rule in role["rules"])
+
+
+@pytest.mark.parametrize("scope", [[], ["--set", "watch.namespaces={one}"]], ids=["cluster", "namespaced"])
+def test_a_granted_secret_may_be_read_by_its_name_in_its_namespace_and_nothing_else(scope: list[str]) -> None:
+    objects = rendered("any", *OWN_LLM, *scope)
+    roles = [role for kind in ("Role", "ClusterRole") for role in of_kind(objects, kind)]
+    (role,) = [role for role in roles if any("secrets" in rule["resources"] for rule in role["rules"])]
+    assert (role["kind"], role["metadata"]["namespace"]) == ("Role", "one")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["llm"], "verbs": ["get"]}]
+    bindings = [b for b in of_kind(objects, "RoleBinding") if b["roleRef"]["name"] == role["metadata"]["name"]]
+    assert [(b["metadata"]["namespace"], b["subjects"]) for b in bindings] == [
+        ("one", [{"kind": "ServiceAccount", "name": "tunewright", "namespace": "any"}])
+    ]
+
+
+def environment_of(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    (deployment,) = of_kind(objects, "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return {variable.pop("name"): variable for variable in container["env"]}
+
+
+def test_the_operator_reads_its_own_endpoint_from_what_the_chart_sets() -> None:
+    environment = environment_of(rendered("any", *OWN_LLM))
+    price = {"inputUSDPerMillionTokens": "0.25", "outputUSDPerMillionTokens": "2"}
+    expected = LLMSpec.parse({"model": "openai/qwen3", "apiBase": "https://llm.example.com/v1", "price": price})
+    read = OperatorSettings.from_environment({"TUNEWRIGHT_LLM": environment["TUNEWRIGHT_LLM"]["value"]})
+    assert read.llm == expected
+    secret = {"secretKeyRef": {"name": "llm", "key": "apiKey"}}
+    assert environment["TUNEWRIGHT_LLM_API_KEY"] == {"valueFrom": secret}
+
+
+def test_without_a_model_the_operator_has_no_endpoint_and_no_key() -> None:
+    environment = environment_of(rendered("any", "--set", "llm.secret.name=llm"))
+    assert [name for name in environment if "LLM" in name] == []
 
 
 def test_the_operator_pod_meets_the_restricted_standard(control_plane: Cluster, namespace: str) -> None:

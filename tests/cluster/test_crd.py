@@ -160,6 +160,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "trial": {"trial": {"image": "another"}},
     "validation": {"validation": {"topK": 1}},
     "randomSeed": {"randomSeed": 1},
+    "warmStart": {"warmStart": {"ledgerFrom": {"name": "earlier"}}},
 }
 
 
@@ -168,7 +169,7 @@ def test_what_defines_the_search_is_immutable(control_plane: Cluster, namespace:
     apply_run(control_plane, namespace, a_tuning_run())
     message = refusal(control_plane, namespace, a_tuning_run(**CHANGES[field]))
     assert f"spec.{field}" in message
-    assert "immutable" in message
+    assert "is immutable: create a TuningRun with another name" in message
 
 
 def test_an_immutable_field_cannot_be_removed_and_added_again(control_plane: Cluster, namespace: str) -> None:
@@ -179,7 +180,14 @@ def test_an_immutable_field_cannot_be_removed_and_added_again(control_plane: Clu
 def test_what_a_person_on_call_needs_is_mutable(control_plane: Cluster, namespace: str) -> None:
     apply_run(control_plane, namespace, a_tuning_run())
     changed = a_tuning_run(
-        budget={"maxTrials": 3}, parallelTrials=2, pod={"nodeSelector": {"a": "b"}}, explore={"patience": 5}, stop=True
+        budget={"maxTrials": 3},
+        parallelTrials=2,
+        pod={"nodeSelector": {"a": "b"}, "priorityClassName": "low", "requireValidated": True},
+        explore={"patience": 5},
+        results={"keep": True, "keepFailedTrials": 0, "trialTTLSecondsAfterFinished": 0},
+        onSuspend="LetRunningFinish",
+        suspend=True,
+        stop=True,
     )
     apply_run(control_plane, namespace, changed)
     assert "a stopped run never reopens" in refusal(

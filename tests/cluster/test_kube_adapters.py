@@ -17,6 +17,7 @@ from tunewright.adapters.kube import ledger as ledger_module
 from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, PODS, KubeClient, connected
 from tunewright.adapters.kube.events import post, transition_event
 from tunewright.adapters.kube.ledger import ConfigMapLedger
+from tunewright.adapters.kube.manifests import LEDGER_KEY
 from tunewright.adapters.kube.names import RunReference, trial_job_name
 from tunewright.adapters.kube.spec.trial import PodSpec
 from tunewright.adapters.kube.trials import KubeTrials
@@ -80,6 +81,20 @@ async def test_a_second_writer_fails_instead_of_overwriting(control_plane: Clust
         assert len(await second.read()) == 2
 
 
+async def test_a_shard_that_was_edited_by_hand_is_named_with_its_line(
+    control_plane: Cluster, run: RunReference
+) -> None:
+    async with kube_client(control_plane) as client:
+        ledger = a_ledger(client, run)
+        for record in (a_header(run_uid=run.uid), an_advice(1), an_advice(2)):
+            await ledger.append([record])
+        (shard,) = await ledger_module.read_shards(client, run)
+        text = ledger_module.shard_text(shard).replace('"round":1', '"round":7')
+        await client.patch(CONFIG_MAPS, run.namespace, shard["metadata"]["name"], {"data": {LEDGER_KEY: text}})
+        with pytest.raises(LedgerError, match=rf"ledger of {run.key}:2: the chain is broken: its content"):
+            await a_ledger(client, run).read()
+
+
 async def test_a_missing_shard_is_named(
     control_plane: Cluster, run: RunReference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +106,37 @@ async def test_a_missing_shard_is_named(
         await client.delete(CONFIG_MAPS, run.namespace, "tiny-ledger-0000")
         with pytest.raises(LedgerError, match="tiny-ledger-0000 of the ledger is missing"):
             await a_ledger(client, run).read()
+
+
+async def test_lines_that_the_status_knows_and_the_ledger_lacks_are_missed(
+    control_plane: Cluster, run: RunReference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last shard is gone: what is left is whole by itself, and going on from there would repeat trials."""
+    monkeypatch.setattr(ledger_module, "LIVE_SHARD_BYTES", 1)
+    async with kube_client(control_plane) as client:
+        ledger = a_ledger(client, run)
+        await ledger.append([a_header(run_uid=run.uid)])
+        first = ledger.digest
+        await ledger.append([an_advice(1)])
+        await client.delete(CONFIG_MAPS, run.namespace, "tiny-ledger-0001")
+        assert len(await ConfigMapLedger(client, run, decode_lines, first).read()) == 1
+        with pytest.raises(LedgerError, match="of a line that the ledger does not have"):
+            await ConfigMapLedger(client, run, decode_lines, ledger.digest).read()
+
+
+async def test_a_ledger_changes_between_going_with_its_run_and_outliving_it(
+    control_plane: Cluster, run: RunReference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "LIVE_SHARD_BYTES", 1)
+    async with kube_client(control_plane) as client:
+        ledger = a_ledger(client, run)
+        await ledger.append([a_header(run_uid=run.uid)])
+        for keep in (True, False):
+            await ledger.outlive_run(keep=keep)
+            await ledger.append([an_advice(1)])
+            shards = await ledger_module.read_shards(client, run)
+            assert ["ownerReferences" in shard["metadata"] for shard in shards] == [not keep] * len(shards)
+        assert len(await a_ledger(client, run).read()) == 3
 
 
 def request_of(run: RunReference) -> TrialRequest:

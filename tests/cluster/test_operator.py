@@ -15,7 +15,8 @@ from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import condition, example, gpu_node, is_finished, kubelet_of, wait_for
 from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, TUNING_RUNS, KubeClient
 from tunewright.adapters.kube.export import exported_ledger
-from tunewright.adapters.kube.ledger import read_shards, shards_text
+from tunewright.adapters.kube.ledger import read_shards, shard_text, shards_text
+from tunewright.adapters.kube.manifests import LEDGER_KEY
 from tunewright.adapters.kube.names import RunReference
 from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.planner.records import without_timings
@@ -126,6 +127,47 @@ async def test_a_killed_operator_goes_on_where_it_was(control_plane: Cluster, na
     assert ledger == expected
     assert len(seen) == trials
     assert set(seen.values()) == {1}, "no trial ran twice"
+
+
+async def test_a_damaged_ledger_holds_the_run_until_it_is_restored(
+    control_plane: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    second_namespace = f"{namespace}-again"
+    control_plane.kubectl("create", "namespace", second_namespace)
+    expected, trials = await undisturbed(
+        control_plane, namespace, OperatorProcess(control_plane, namespace, tmp_path / "undisturbed.log")
+    )
+    operator = OperatorProcess(control_plane, second_namespace, tmp_path / "damaged.log")
+    run = apply_run(control_plane, second_namespace, example())
+    async with kube_client(control_plane) as client, gpu_node(client, second_namespace) as node:
+
+        async def write(shard: Document, text: str) -> None:
+            change = {"data": {LEDGER_KEY: text}}
+            await client.patch(CONFIG_MAPS, second_namespace, shard["metadata"]["name"], change)
+
+        with operator:
+            async with kubelet_of(client, second_namespace, node) as kubelet:
+                await wait_for(client, run, lambda _: len(kubelet.seen) >= 2, operator)
+                operator.kill()
+                shard = (await read_shards(client, run))[-1]
+                whole = shard_text(shard)
+                await write(shard, whole[: len(whole) // 2])
+                document = await wait_for(client, run, is_unreadable, operator)
+                finished = condition(document["status"], "Finished")
+                assert finished["status"] == "False"
+                assert f"ledger of {run.key}" in finished["message"]
+                operator.kill()  # a new process must look at it again as well
+                operator.start()
+                await write(shard, whole)
+                document = await wait_for(client, run, is_finished, operator)
+        assert document["status"]["state"] == "Succeeded"
+        assert await ledger_of(client, run) == expected
+    assert len(kubelet.seen) == trials
+    assert set(kubelet.seen.values()) == {1}
+
+
+def is_unreadable(status: Document) -> bool:
+    return bool(condition(status, "Finished").get("reason") == "LedgerUnreadable")
 
 
 async def test_what_is_wrong_is_told_in_the_status(

@@ -3,18 +3,23 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
+from tests.cluster.test_operator_llm import KEY, asking, finished_status
 from tests.support.cluster.control_plane import ControlPlane
+from tests.support.helm import rendered
 from tests.support.kube_cluster import apply_run, install_crd, kube_client
+from tests.support.openai_server import proposals, serving
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import condition, example, gpu_node, is_finished, kubelet_of, wait_for
 
 RULES = [
     {"apiGroups": ["tunewright.dev"], "resources": ["tuningruns"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": ["tunewright.dev"], "resources": ["tuningruns/status"], "verbs": ["patch"]},
-    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "watch", "create", "patch"]},
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "create", "patch"]},
+    {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "create"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
 ]
 
@@ -53,4 +58,28 @@ async def test_a_namespaced_role_is_enough(own_control_plane: ControlPlane, tmp_
     assert document["status"]["state"] == "Succeeded"
     capacity = condition(document["status"], "CapacityAvailable")
     assert (capacity["status"], capacity["reason"]) == ("Unknown", "NotChecked")
+    assert "orbidden" not in log.read_text()
+
+
+async def test_with_the_charts_grant_the_key_is_read_from_that_secret_and_from_no_other(
+    own_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    namespace, kubectl = "granted", own_control_plane.kubectl
+    kubectl("create", "namespace", namespace)
+    kubectl("create", "secret", "generic", "llm", f"--from-literal=apiKey={KEY}", "-n", namespace)
+    kubectl("create", "secret", "generic", "other", "--from-literal=apiKey=another", "-n", namespace)
+    grant = f"llm.grantSecrets[0].namespace={namespace},llm.grantSecrets[0].name=llm"
+    scope = f"watch.namespaces={{{namespace}}}"
+    objects = rendered(namespace, "--set", scope, "--set", grant, "--set", "crds.enabled=false")
+    kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(item for item in objects if item["kind"] != "Deployment"))
+    account = f"--as=system:serviceaccount:{namespace}:tunewright"
+    for secret, answer in (("llm", "yes"), ("other", "no")):
+        said = kubectl("auth", "can-i", "get", f"secret/{secret}", "-n", namespace, account, check=False)
+        assert said.strip() == answer
+    kubeconfig = own_control_plane.service_account_kubeconfig(namespace, "tunewright")
+    with serving(proposals({"tensor_parallel_size": 4, "micro_batch_size": 2})) as server:
+        document, log = asking(server.api_base), tmp_path / "operator.log"
+        status, _ = await finished_status(own_control_plane, namespace, document, log, kubeconfig)
+    assert condition(status, "AdvisorAvailable")["status"] == "True"
+    assert {request.headers["authorization"] for request in server.requests} == {f"Bearer {KEY}"}
     assert "orbidden" not in log.read_text()

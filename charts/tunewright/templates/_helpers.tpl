@@ -28,3 +28,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 {{- end -}}
+
+{{- /* The operator's own LLM endpoint, in the words of a run's spec.llm. */ -}}
+{{- define "tunewright.llm" -}}
+{{- $llm := dict "model" .Values.llm.model -}}
+{{- range $field := list "apiBase" "timeoutSeconds" "maxOutputTokens" "price" -}}
+{{- with index $.Values.llm $field -}}{{- $_ := set $llm $field . -}}{{- end -}}
+{{- end -}}
+{{- $llm | toJson -}}
+{{- end -}}

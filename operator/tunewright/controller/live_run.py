@@ -4,16 +4,24 @@ Made by `wiring`, kept by `reconcile` between passes only to save work: all of i
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tunewright.adapters.kube.acceptance import Accepted
 from tunewright.adapters.kube.inventory import Capacity
 from tunewright.adapters.kube.ledger import ConfigMapLedger
 from tunewright.adapters.kube.names import RunReference
+from tunewright.adapters.kube.run_conditions import SuspendedBy, suspended_by
 from tunewright.adapters.kube.status import RunView
 from tunewright.adapters.kube.trials import KubeTrials
 from tunewright.engine.run_handle import RunHandle
+from tunewright.planner.state import RunState, failure_of
 from tunewright.planner.summary import summarise
+from tunewright.ports import Advisor
+from tunewright.trial_protocol.report import RETRIED_FAILURES, FailureClass
+
+_NODE_FAULTS = RETRIED_FAILURES - {"Preempted"}
+"""After these another node is tried: preemption says nothing about the node."""
 
 
 @dataclass
@@ -27,12 +35,23 @@ class LiveRun:
     trials: KubeTrials
     handle: RunHandle
 
-    @property
-    def is_suspended(self) -> bool:
-        """Whether the person wants no new trials."""
-        return self.accepted.document.spec.suspend
+    def suspended_by(self, annotations: Mapping[str, str] | None) -> SuspendedBy | None:
+        """Return what says that no new trials are wanted; a run that is to stop is not suspended."""
+        spec = self.accepted.document.spec
+        return None if spec.stop else suspended_by(annotations, spec_says=spec.suspend)
 
-    async def view(self, capacity: Capacity | None) -> RunView:
+    async def interrupt(self) -> None:
+        """End what runs, where suspension means that. It runs again afterwards."""
+        if self.accepted.document.spec.on_suspend == "DeleteRunning" and self.handle.state.running:
+            await self.trials.interrupt()
+
+    async def tidy(self) -> None:
+        """Give ended Jobs their lifetime, and let the ledger outlive the run or go with it."""
+        results = self.accepted.document.spec.results
+        await self.trials.dispose(_ended(self.handle.state), results)
+        await self.ledger.outlive_run(keep=results.keep)
+
+    async def view(self, capacity: Capacity | None, suspended: SuspendedBy | None) -> RunView:
         """Return what the status is made from. Summing up a long run takes a while: it is done in a thread."""
         snapshot = await self.handle.snapshot()
         summary = await asyncio.to_thread(
@@ -47,13 +66,25 @@ class LiveRun:
             attempts=self.trials.views,
             ledger_shards=self.ledger.shard_count,
             ledger_digest=self.ledger.digest,
-            suspended=self.is_suspended,
+            suspended=suspended,
             capacity=capacity,
         )
 
-    def adopt(self, generation: int, accepted: Accepted) -> None:
+    def adopt(self, generation: int, accepted: Accepted, advisor: Advisor | None) -> None:
         """Take over the mutable fields of a newer generation: they hold from the next attempt on."""
         self.generation = generation
         self.accepted = accepted
         self.trials.options = accepted.pod_options
+        self.trials.nodes_to_avoid = lambda trial: faulty_nodes(self.handle.state, trial)
+        self.handle.advisor = advisor
         self.handle.trial_deadline_seconds = float(accepted.pod_options.pod.run_deadline_seconds)
+
+
+def faulty_nodes(state: RunState, trial: str) -> frozenset[str]:
+    """Return the nodes on which earlier attempts of a trial met a fault of the node."""
+    ended = (attempt.finished for attempt in state.trials[trial].attempts)
+    return frozenset(end.node for end in ended if end is not None and end.node and failure_of(end) in _NODE_FAULTS)
+
+
+def _ended(state: RunState) -> dict[tuple[str, int], FailureClass | None]:
+    return {(end.trial, end.attempt): failure_of(end) for end in state.finished_attempts}

@@ -1,5 +1,8 @@
 """An advisor whose key comes from a Secret of the run's namespace, read anew for each question. Made by `wiring`.
 
+A run without such a Secret is answered by the operator's own endpoint or by none: the operator's key never goes to an
+address that a user chose, and a user who chooses the model chooses the provider's address with it.
+
 A Secret that appears, changes or goes away takes effect with the next round; what stands in the way becomes the reason
 of a failed advice, and so of the condition AdvisorAvailable.
 """
@@ -21,13 +24,20 @@ class SecretKeyAdvisor:
     """Implements `ports.Advisor`."""
 
     def __init__(
-        self, client: KubeClient, namespace: str, spec: LLMSpec, environment: Mapping[str, str], clock: Clock
+        self,
+        client: KubeClient,
+        namespace: str,
+        spec: LLMSpec,
+        environment: Mapping[str, str],
+        clock: Clock,
+        own: LLMSpec | None = None,
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._spec = spec
         self._environment = environment
         self._clock = clock
+        self._own = own
         self._advisor: LLMAdvisor | None = None
         self._connected_to: LLMConnection | None = None
 
@@ -54,11 +64,18 @@ class SecretKeyAdvisor:
         try:
             if reference is not None:
                 return LLMConnection.parse({**document, "api_key": await self._key(reference)}, "spec.llm")
-            if self._spec.api_base is not None:
-                raise AdvisorError("NotConfigured", "spec.llm.apiBase needs apiKeySecretRef: ours stays here")
+            document["api_base"] = self._own_base()
             return LLMConnection.from_environment(document, self._environment, "spec.llm")
         except InvalidInput as error:
             raise AdvisorError("NotConfigured", str(error)) from None
+
+    def _own_base(self) -> str | None:
+        """Return the address of the operator's own endpoint, if that is what the run asks for."""
+        spec, own = self._spec, self._own
+        if own is not None and spec.model == own.model and spec.api_base in (None, own.api_base):
+            return own.api_base
+        other = f"leave spec.llm out for the operator's own endpoint, {own.model}" if own else "the operator has no own"
+        raise AdvisorError("NotConfigured", f"spec.llm.apiKeySecretRef: {spec.model} needs a key of yours, or {other}")
 
     async def _key(self, reference: KeyRef) -> str:
         place = f"spec.llm.apiKeySecretRef: {self._namespace}/{reference.name}, key {reference.key}"

@@ -10,20 +10,22 @@ from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.client import CONFIG_MAPS, TUNING_RUNS, KubeClient
 from tunewright.adapters.kube.events import post
 from tunewright.adapters.kube.inventory import Capacity, find_capacity
+from tunewright.adapters.kube.ledger import keeping
 from tunewright.adapters.kube.manifests import result_config_map
 from tunewright.adapters.kube.merge_patch import merge_patch
 from tunewright.adapters.kube.names import RunReference
 from tunewright.adapters.kube.problem_reader import NotAccepted
 from tunewright.adapters.kube.results import result_files
+from tunewright.adapters.kube.run_conditions import SuspendedBy
 from tunewright.adapters.kube.status import (
     RunView,
     blocked_status,
     is_over,
     refused_status,
     run_status,
-    unreadable_ledger_status,
 )
 from tunewright.adapters.kube.transitions import transitions
+from tunewright.adapters.kube.waiting import capacity_by_attempts
 from tunewright.controller.live_run import LiveRun
 from tunewright.controller.wiring import Wiring
 from tunewright.engine.step import step
@@ -48,6 +50,8 @@ RUNNING_SECONDS = 15.0
 ASKED_SECONDS = 1.0
 CAPACITY_SECONDS = 15.0
 REFERENCE_SECONDS = 30.0
+LEDGER_SECONDS = 15.0
+"""How soon a damaged ledger is read again. ConfigMaps are not watched: somebody may have restored it."""
 _REFUSALS = (InvalidInput, IllegalConfig, DoesNotFit, CatalogError)
 
 
@@ -88,7 +92,8 @@ class Reconciler:
         now = self._wiring.clock.now()
         try:
             live = await self._current(key, run, document)
-            return await self._pass(key, live, before, now)
+            suspended = live.suspended_by(document["metadata"].get("annotations"))
+            return await self._pass(key, live, before, suspended, now)
         except _REFUSALS as error:
             reason = error.reason if isinstance(error, NotAccepted) else "Illegal"
             await self._report(run, before, refused_status(reason, str(error), before, generation, now))
@@ -97,17 +102,23 @@ class Reconciler:
             if isinstance(error.__cause__, ClusterError):
                 await self._tell_blocked(run, before, generation, error.__cause__)
                 raise  # the API server's fault, not the ledger's
-            await self._report(run, before, unreadable_ledger_status(str(error), before, generation, now))
-            return None
+            await self._forget(key)
+            await self._report(run, before, blocked_status(str(error), before, generation, now, "LedgerUnreadable"))
+            return LEDGER_SECONDS
         except ClusterError as error:
             await self._tell_blocked(run, before, generation, error)
             raise
 
-    async def _pass(self, key: str, live: LiveRun, before: Document, now: str) -> float | None:
-        capacity = await self._capacity(live)
+    async def _pass(
+        self, key: str, live: LiveRun, before: Document, suspended: SuspendedBy | None, now: str
+    ) -> float | None:
+        capacity = None if suspended else await self._capacity(live)
         is_waiting = capacity is not None and capacity.available is False and _requires_capacity(live)
-        more = await self._step(live, suspended=live.is_suspended or is_waiting)
-        view = await live.view(capacity)
+        if suspended:
+            await live.interrupt()
+        more = await self._step(live, suspended=suspended is not None or is_waiting)
+        await live.tidy()
+        view = await live.view(capacity or capacity_by_attempts(live.trials.views, before), suspended)
         if view.summary.finish_reason is not None:
             await self._store_results(live, view)
         await self._report(live.reference, before, run_status(view, before, live.generation, now))
@@ -127,8 +138,9 @@ class Reconciler:
             return live
         accepted = await self._wiring.accept(document)
         if live is None:
-            live = self._live[key] = await self._wiring.open(run, generation, accepted)
-        live.adopt(generation, accepted)
+            told = ((document.get("status") or {}).get("results") or {}).get("ledgerDigest", "")
+            live = self._live[key] = await self._wiring.open(run, generation, accepted, told)
+        live.adopt(generation, accepted, self._wiring.advisor(run, accepted))
         return live
 
     async def _forget(self, key: str) -> None:
@@ -138,7 +150,7 @@ class Reconciler:
 
     async def _capacity(self, live: LiveRun) -> Capacity | None:
         """Look for free nodes before the first trial; later ones wait in the scheduler's queue."""
-        if live.handle.state.trials or live.handle.state.finish is not None or live.is_suspended:
+        if live.handle.state.trials or live.handle.state.finish is not None:
             return None
         return await find_capacity(self._client, live.accepted.pod_options, nodes_needed=1)
 
@@ -152,12 +164,13 @@ class Reconciler:
     async def _tell_blocked(self, run: RunReference, before: Document, generation: int, error: ClusterError) -> None:
         """Say in the status what the API server refuses. A passing fault is not worth a word: it is tried again."""
         if not isinstance(error, Transient):
-            await self._report(run, before, blocked_status(str(error), before, generation, self._wiring.clock.now()))
+            now = self._wiring.clock.now()
+            await self._report(run, before, blocked_status(str(error), before, generation, now, "Blocked"))
 
     async def _store_results(self, live: LiveRun, view: RunView) -> None:
         """Write the result ConfigMap of a finished run; one of that name must be the run's own."""
-        run = live.reference
-        document = result_config_map(run, result_files(view.header.problem, view.summary))
+        run, keep = live.reference, live.accepted.document.spec.results.keep
+        document = result_config_map(run, result_files(view.header.problem, view.summary), keep=keep)
         name = document["metadata"]["name"]
         try:
             await self._client.create(CONFIG_MAPS, run.namespace, document)
@@ -167,7 +180,8 @@ class Reconciler:
                 raise Transient(f"the ConfigMap {name} of a deleted namesake is still going away") from None
             if not labels.is_owned_by(found, run):
                 raise Conflict(f"the ConfigMap {run.namespace}/{name} is not ours: delete or rename it") from None
-            await self._client.patch(CONFIG_MAPS, run.namespace, name, {"data": document["data"]})
+            change = {"metadata": keeping(run, keep=keep), "data": document["data"]}
+            await self._client.patch(CONFIG_MAPS, run.namespace, name, change)
 
     async def _report(self, run: RunReference, before: Document, status: Document) -> None:
         """Write the status if it differs from what is there, and an event for each transition."""
@@ -189,7 +203,9 @@ def _reference(document: Document) -> RunReference:
 
 
 def _requires_capacity(live: LiveRun) -> bool:
-    return live.accepted.pod_options.pod.capacity_check == "Require"
+    """A queue looks for room itself, and may make some."""
+    pod = live.accepted.pod_options.pod
+    return pod.capacity_check == "Require" and pod.queue_name is None
 
 
 def _next_look(live: LiveRun) -> float | None:

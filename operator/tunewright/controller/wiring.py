@@ -10,12 +10,14 @@ from tunewright.adapters.kube.acceptance import Accepted, accept, check_runs_in_
 from tunewright.adapters.kube.client import CONFIG_MAPS, KubeClient
 from tunewright.adapters.kube.ledger import ConfigMapLedger
 from tunewright.adapters.kube.names import RunReference
-from tunewright.adapters.kube.problem_reader import ConfigMapTexts
+from tunewright.adapters.kube.problem_reader import ConfigMapTexts, NotAccepted
 from tunewright.adapters.kube.trials import KubeTrials
 from tunewright.adapters.ledger.lines import decode_lines
+from tunewright.adapters.trials.warm_start import WarmStartTrials
 from tunewright.controller.live_run import LiveRun
 from tunewright.controller.llm_advisor import SecretKeyAdvisor
 from tunewright.controller.settings import OperatorSettings
+from tunewright.controller.warm_start import WarmStart, read_warm_start
 from tunewright.domain.catalog_loader import Catalog, shipped_catalog
 from tunewright.engine.run_handle import RunHandle
 from tunewright.planner.records import Header
@@ -46,24 +48,49 @@ class Wiring:
         texts = await self._referred(document)
         return await asyncio.to_thread(self._accept, document, texts)
 
-    async def open(self, run: RunReference, generation: int, accepted: Accepted) -> LiveRun:
-        """Open the run's ledger; raises `LedgerError` when it cannot be read or is another request's."""
-        ledger = ConfigMapLedger(self._client, run, decode_lines)
+    async def open(self, run: RunReference, generation: int, accepted: Accepted, told_digest: str = "") -> LiveRun:
+        """Open the run's ledger; raises `LedgerError` when it cannot be read, is another request's, or lacks lines.
+
+        `told_digest` is that of the line which the run's status names as the last. Raises `NotAccepted` where a new
+        run is to start from a ledger that does not answer it.
+        """
+        ledger = ConfigMapLedger(self._client, run, decode_lines, told_digest)
         trials = KubeTrials(self._client, run, accepted.pod_options, self.clock)
-        advisor = self._advisor(run, accepted)
-        handle = RunHandle(ledger=ledger, trials=trials, clock=self.clock, advisor=advisor, built_space=accepted.space)
+        handle = RunHandle(ledger=ledger, trials=trials, clock=self.clock, built_space=accepted.space)
         live = LiveRun(run, generation, accepted, ledger, trials, handle)
-        live.adopt(generation, accepted)
-        await handle.open(self._header(run, accepted))
+        live.adopt(generation, accepted, self.advisor(run, accepted))
+        header = self._header(run, accepted)
+        warm_start = await self._warm_start(run, accepted, header, handle)
+        if warm_start is not None:
+            handle.trials = WarmStartTrials(warm_start.records, trials)
+            header = header.model_copy(update={"warm_start_of": warm_start.digest})
+        await handle.open(header)
         return live
 
-    def _advisor(self, run: RunReference, accepted: Accepted) -> SecretKeyAdvisor | None:
+    async def _warm_start(
+        self, run: RunReference, accepted: Accepted, header: Header, handle: RunHandle
+    ) -> WarmStart | None:
+        """Return the ledger that answers, if one is asked for. A run that has begun goes on without one."""
+        wanted = accepted.document.spec.warm_start
+        if wanted is None:
+            return None
+        try:
+            return await read_warm_start(self._client, run.namespace, wanted.ledger_from.name, header, decode_lines)
+        except NotAccepted:
+            if await handle.read() is None:
+                raise
+            return None
+
+    def advisor(self, run: RunReference, accepted: Accepted) -> SecretKeyAdvisor | None:
+        """Return the LLM of a run: its own, or the operator's; None where there is neither."""
         if accepted.llm is None:
             return None
-        return SecretKeyAdvisor(self._client, run.namespace, accepted.llm, self._environment, self.clock)
+        own = self._settings.llm
+        return SecretKeyAdvisor(self._client, run.namespace, accepted.llm, self._environment, self.clock, own)
 
     def _accept(self, document: Document, texts: ConfigMapTexts) -> Accepted:
-        accepted = accept(document, self.catalog, config_maps=texts, default_image=self._settings.trial_image)
+        own = self._settings
+        accepted = accept(document, self.catalog, config_maps=texts, default_image=own.trial_image, default_llm=own.llm)
         check_runs_in_cluster(accepted)
         return accepted
 
@@ -76,6 +103,8 @@ class Wiring:
             device=accepted.device,
             operator_version=tunewright.__version__,
             catalog_version=self.catalog.version,
+            spec_digest=accepted.document.spec.digest(),
+            image=accepted.pod_options.image,
             at=self.clock.now(),
         )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.openai_server import proposals, serving
 from tunewright.adapters.clock import SystemClock
 from tunewright.adapters.kube.client import KubeClient, Resource
 from tunewright.adapters.kube.spec.search import LLMSpec
@@ -12,6 +13,8 @@ from tunewright.controller.llm_advisor import SecretKeyAdvisor
 from tunewright.errors import Forbidden, Transient
 from tunewright.planner.records import Advice
 from tunewright.ports import AdviceRequest
+
+OWN_KEY = "sk-of-the-operator"
 
 
 class Secrets(KubeClient):
@@ -27,10 +30,11 @@ class Secrets(KubeClient):
         return self._found
 
 
-async def asked(found: dict[str, Any] | Exception | None, **spec: Any) -> Advice:
+async def asked(found: dict[str, Any] | Exception | None, own: LLMSpec | None = None, **spec: Any) -> Advice:
     document = {"model": "openai/x", "apiKeySecretRef": {"name": "llm", "key": "apiKey"}, **spec}
     given = {key: value for key, value in document.items() if value is not None}
-    advisor = SecretKeyAdvisor(Secrets(found), "team-a", LLMSpec.parse(given), {}, SystemClock())
+    environment = {"TUNEWRIGHT_LLM_API_KEY": OWN_KEY}
+    advisor = SecretKeyAdvisor(Secrets(found), "team-a", LLMSpec.parse(given), environment, SystemClock(), own)
     return await advisor.ask(AdviceRequest(round=2, proposals=1, max_output_tokens=100))
 
 
@@ -62,6 +66,26 @@ async def test_the_operators_own_key_never_goes_to_an_address_of_the_users() -> 
     advice = await asked(None, apiBase="https://llm.example.com/v1", apiKeySecretRef=None)
     assert (advice.condition_reason, advice.usage.calls) == ("NotConfigured", 0)
     assert "apiKeySecretRef" in advice.message
+
+
+@pytest.mark.parametrize("model", ["deepseek/x", "gpt-5", "huggingface/https://thief.example.com", "openai/x"])
+async def test_without_an_endpoint_of_the_operators_no_model_gets_its_key(model: str) -> None:
+    advice = await asked(None, model=model, apiKeySecretRef=None)
+    assert (advice.condition_reason, advice.usage.calls) == ("NotConfigured", 0)
+    assert "the operator has no own" in advice.message
+
+
+async def test_the_operators_key_goes_to_its_own_endpoint_for_its_own_model_only() -> None:
+    with serving(proposals({"mbs": 2})) as server:
+        own = LLMSpec.parse({"model": "openai/own", "apiBase": server.api_base})
+        answered = await asked(None, own, model="openai/own", apiKeySecretRef=None)
+        others = [
+            await asked(None, own, model="openai/another", apiKeySecretRef=None),
+            await asked(None, own, model="openai/own", apiBase="https://thief.example.com/v1", apiKeySecretRef=None),
+        ]
+    assert (answered.outcome, answered.message) == ("answered", "")
+    assert [request.headers["authorization"] for request in server.requests] == [f"Bearer {OWN_KEY}"]
+    assert [advice.condition_reason for advice in others] == ["NotConfigured"] * 2
 
 
 def test_prices_travel_as_numbers() -> None:

@@ -3,6 +3,7 @@ import urllib.request
 
 import pytest
 
+from tunewright.adapters.kube.spec.search import LLMSpec
 from tunewright.controller.probes import Heartbeat, ProbeServer
 from tunewright.controller.settings import OperatorSettings
 from tunewright.errors import InvalidInput
@@ -36,6 +37,26 @@ def test_health_follows_the_heartbeat() -> None:
 def test_settings_come_from_the_environment() -> None:
     environment = {"TUNEWRIGHT_TRIAL_IMAGE": "trial:1", "TUNEWRIGHT_PROBE_PORT": "0", "TUNEWRIGHT_NAMESPACED": "true"}
     assert OperatorSettings.from_environment(environment) == OperatorSettings("trial:1", 0, namespaced=True)
+
+
+def test_the_operators_own_llm_is_read_in_the_words_of_a_spec() -> None:
+    text = '{"model": "openai/own", "apiBase": "https://llm.example.com/v1", "timeoutSeconds": 30}'
+    expected = LLMSpec(model="openai/own", api_base="https://llm.example.com/v1", timeout_seconds=30)
+    assert OperatorSettings.from_environment({"TUNEWRIGHT_LLM": text}).llm == expected
+    assert OperatorSettings.from_environment({"TUNEWRIGHT_LLM": " "}).llm is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "TUNEWRIGHT_LLM.*must be JSON"),
+        ('{"apiBase": "https://llm.example.com"}', "TUNEWRIGHT_LLM.model: .*is required"),
+        ('{"model": "openai/own", "apiKeySecretRef": {"name": "a", "key": "b"}}', "the key has a variable of its own"),
+    ],
+)
+def test_an_llm_of_the_operators_that_is_wrong_is_named(text: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        OperatorSettings.from_environment({"TUNEWRIGHT_LLM": text})
 
 
 def test_a_setting_that_is_no_number_is_named() -> None:

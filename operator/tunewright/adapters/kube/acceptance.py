@@ -53,8 +53,12 @@ def accept(
     cpu_accelerator: Accelerator | None = None,
     config_maps: ConfigMapTexts | None = None,
     default_image: str = "",
+    default_llm: LLMSpec | None = None,
 ) -> Accepted:
-    """Check and resolve a document; raise `InvalidInput`, `IllegalConfig` or `DoesNotFit` with all that is wrong."""
+    """Check and resolve a document; raise `InvalidInput`, `IllegalConfig` or `DoesNotFit` with all that is wrong.
+
+    `default_llm` is for runs that want an LLM and name none.
+    """
     run = read_tuning_run(document)
     spec = run.spec
     problem = read_problem(spec, catalog, config_maps or {}, cpu_accelerator)
@@ -62,25 +66,30 @@ def accept(
     device = _device(spec, problem, catalog, cpu_accelerator, findings)
     sweep = _sweep_axes(spec, findings)
     _check_cross_fields(spec, findings)
-    _check_llm(spec, findings)
+    llm = spec.llm or (default_llm if spec.explore.strategy == "LLM" else None)
+    _check_llm(spec, llm, findings)
     findings.raise_if_any()
     baseline = checked_baseline(problem, given_fields(spec.baseline))
-    settings = planner_settings(spec, problem, baseline, sweep)
+    settings = planner_settings(spec, problem, baseline, sweep, llm)
     space = build_space(problem, settings)
     _check_space(problem, settings, space)
-    return Accepted(run, problem, settings, device, _pod_options(spec, problem, default_image), spec.llm, space)
+    return Accepted(run, problem, settings, device, _pod_options(spec, problem, default_image), llm, space)
 
 
 @naming_spec_fields()
 def read_candidate(
-    document: object, catalog: Catalog, *, cpu_accelerator: Accelerator | None = None
+    document: object,
+    catalog: Catalog,
+    *,
+    cpu_accelerator: Accelerator | None = None,
+    config_maps: ConfigMapTexts | None = None,
 ) -> tuple[TuningProblem, TrainingConfig]:
     """Return the problem and one configuration of it, which need not be legal; raise `InvalidInput`.
 
     For looking into a run that `accept` refuses: its search space may be empty and its baseline may not fit.
     """
     spec = read_tuning_run(document).spec
-    problem = read_problem(spec, catalog, {}, cpu_accelerator)
+    problem = read_problem(spec, catalog, config_maps or {}, cpu_accelerator)
     return problem, unchecked_baseline(problem, given_fields(spec.baseline))
 
 
@@ -90,10 +99,6 @@ def check_runs_in_cluster(accepted: Accepted) -> None:
     if not accepted.pod_options.image:
         remedy = "is required: name an image with the trial program, or give the operator a default"
         findings.add("Illegal", Problem("spec.trial.image", None, remedy))
-    validation = accepted.settings.validation
-    if validation.nodes > 1 and (validation.top_k or validation.include_baseline):
-        remedy = "is more than this version measures on: set it to 1, or topK to 0 and includeBaseline to false"
-        findings.add("Illegal", Problem("spec.validation.nodes", validation.nodes, remedy))
     findings.raise_if_any()
 
 
@@ -134,13 +139,14 @@ def _check_cross_fields(spec: TuningRunSpec, findings: Findings) -> None:
         findings.add("Illegal", Problem("spec.llm", spec.llm.model, remedy))
 
 
-def _check_llm(spec: TuningRunSpec, findings: Findings) -> None:
+def _check_llm(spec: TuningRunSpec, llm: LLMSpec | None, findings: Findings) -> None:
     """An endpoint of the user's needs a key of the user's; a cost can only be reserved where the price is known."""
     if spec.llm is not None and spec.llm.api_base is not None and spec.llm.api_key_secret_ref is None:
         findings.add("Illegal", Problem("spec.llm", spec.llm.api_base, OWN_KEY))
     limit = spec.budget.max_llm_cost_usd
-    if spec.llm is not None and limit is not None and spec.llm.price is None:
-        remedy = "needs spec.llm.price, or calls could not be reserved before they are made: give the endpoint's prices"
+    if llm is not None and limit is not None and llm.price is None:
+        place = "spec.llm.price" if spec.llm is not None else "spec.llm, as the operator's own endpoint has no price"
+        remedy = f"needs {place}, or calls could not be reserved before they are made: give the endpoint's prices"
         findings.add("Illegal", Problem("spec.budget.maxLLMCostUSD", limit, remedy))
 
 
@@ -148,7 +154,7 @@ def _check_space(problem: TuningProblem, settings: PlannerSettings, space: Space
     """The space always holds the baseline; alone and outside the given values, nothing that was asked for is legal."""
     if len(space.batch) > 1 or _is_within(settings.baseline, settings.search_space):
         return
-    value = ", ".join(camel_case(field) for field in settings.search_space)
+    value = {camel_case(field): list(values) for field, values in settings.search_space.items()}
     remedy = f"allows no legal configuration: {why_empty(problem, settings)}; widen it"
     raise NotAccepted("EmptySpace", [Problem("spec.searchSpace", value, remedy)])
 

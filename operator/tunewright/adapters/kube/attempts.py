@@ -1,43 +1,40 @@
-"""What became of one trial attempt, by its Job, its Pod and refusals to create that Pod. Called by `trials`; pure.
+"""What became of one trial attempt, by its Job, its Pods and refusals to create them. Called by `trials`; pure.
 
 An exit code proves nothing: only a valid report of exactly this attempt is a result. Where the operator has to end an
 attempt itself, the verdict is written onto the suspended Job, so that a restarted operator reads it back.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from tunewright.adapters.kube import labels
-from tunewright.adapters.kube.manifests import CONTAINER
+from tunewright.adapters.kube.members import Members, Outcome, gpu_pod_seconds, members_of, settled
+from tunewright.adapters.kube.pod_state import (
+    Verdict,
+    began_at,
+    has_started,
+    node_of,
+    seconds,
+    unscheduled,
+    why_waiting,
+)
 from tunewright.adapters.kube.spec.trial import PodSpec
-from tunewright.errors import ProtocolError
 from tunewright.ports import TrialObservation
-from tunewright.trial_protocol.codec import decode_report
 from tunewright.trial_protocol.identity import TrialIdentity, TrialKind
-from tunewright.trial_protocol.report import FailureClass, TrialReport
+from tunewright.trial_protocol.report import FailureClass
 
 Document = dict[str, Any]
 
 RUN_GRACE_SECONDS = 60
 """The trial's own watchdog goes first: its report says more than the operator's."""
 _TERMINATING_SECONDS = 150
-_IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
-_PREEMPTION_REASONS = frozenset({"PreemptionByScheduler", "EvictionByEvictionAPI"})
 _MAX_MESSAGE = 900
+_NO_MEETING = "the Pods run and do not meet: is there DNS for the run's Service, and may the Pods talk to each other?"
 _FAILURES: TypeAdapter[FailureClass] = TypeAdapter(FailureClass)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How an attempt ended without a report."""
-
-    failure: FailureClass
-    message: str
 
 
 @dataclass(frozen=True)
@@ -48,14 +45,22 @@ class AttemptView:
     kind: TrialKind
     observation: TrialObservation
     to_end: Verdict | None = None
+    waits_for: Verdict | None = None
+    """Why it has not started, where somebody refuses it: as it would be told if it never does."""
+    is_suspended: bool = False
+    has_queue: bool = False
+    lifetime_seconds: int | None = None
+    """Of the Job, from its end on."""
 
 
 @dataclass(frozen=True)
 class _Times:
-    node: str
-    queued_seconds: float
-    ran_seconds: float
+    """`waited_seconds` counts against the start deadline, `ran_seconds` against the run deadline."""
+
     started: bool
+    queued_seconds: float
+    waited_seconds: float
+    ran_seconds: float
 
 
 def identity_of(job: Document, run_uid: str) -> TrialIdentity:
@@ -77,26 +82,45 @@ def view_attempt(
     job: Document, pods: Sequence[Document], refusals: Sequence[str], identity: TrialIdentity, pod: PodSpec, now: float
 ) -> AttemptView:
     """Judge one attempt. `refusals` are messages of FailedCreate events; `now` is in seconds since the epoch."""
-    newest = max(pods, key=lambda item: str(item["metadata"]["creationTimestamp"]), default=None)
     recorded = _recorded_view(job, identity)
     if recorded is not None:
         return recorded
-    times = _times(job, newest, now)
-    report, ended = _outcome(job, newest, identity)
-    to_end = None if report or ended else _overdue(job, newest, refusals, pod, times, now)
-    verdict = ended or to_end
+    members = members_of(job, pods)
+    times = _times(job, members, now)
+    ended = _outcome(job, members, identity, now)
+    to_end = None if ended else _overdue(members, refusals, pod, times, now)
+    waiting = None if ended or to_end or times.started else _refused(job, members, refusals)
     observation = TrialObservation(
         trial=identity.trial,
         attempt=identity.attempt,
-        state="finished" if report or verdict else "running" if times.started else "queued",
-        report=report,
-        failure=verdict.failure if verdict else report.failure if report else None,
-        message=verdict.message[:_MAX_MESSAGE] if verdict else report.message if report else "",
-        node=times.node,
-        gpu_seconds=times.ran_seconds * _gpus(job, pod.resource_name),
+        state="finished" if ended or to_end else "running" if times.started else "queued",
+        report=ended.report if ended else None,
+        failure=ended.failure if ended else to_end.failure if to_end else None,
+        message=(ended or to_end or Outcome()).message[:_MAX_MESSAGE],
+        node=ended.node if ended and ended.node else node_of(members[0]),
+        gpu_seconds=gpu_pod_seconds(members, now) * _gpus(job, pod.resource_name),
         queued_seconds=times.queued_seconds,
     )
-    return AttemptView(job["metadata"]["name"], identity.kind, observation, to_end)
+    return _view(job, identity, observation, to_end, waiting)
+
+
+def _view(
+    job: Document,
+    identity: TrialIdentity,
+    observation: TrialObservation,
+    to_end: Verdict | None = None,
+    waits_for: Verdict | None = None,
+) -> AttemptView:
+    return AttemptView(
+        job_name=job["metadata"]["name"],
+        kind=identity.kind,
+        observation=observation,
+        to_end=to_end,
+        waits_for=waits_for,
+        is_suspended=bool(job["spec"].get("suspend")),
+        has_queue=labels.QUEUE in job["metadata"]["labels"],
+        lifetime_seconds=job["spec"].get("ttlSecondsAfterFinished"),
+    )
 
 
 def verdict_text(observation: TrialObservation) -> str:
@@ -129,133 +153,98 @@ def _recorded_view(job: Document, identity: TrialIdentity) -> AttemptView | None
         )
     except (KeyError, TypeError, ValueError):
         return None
-    return AttemptView(job["metadata"]["name"], identity.kind, observation)
+    return _view(job, identity, observation)
 
 
-def _outcome(job: Document, pod: Document | None, identity: TrialIdentity) -> tuple[TrialReport | None, Verdict | None]:
-    """Return the report, or why there will be none, or neither while the attempt is alive."""
-    terminated = _terminated(pod)
-    if terminated is not None:
-        return _from_container(cast("Document", pod), terminated, identity)
-    lost = _disruption(pod)
-    if lost is not None:
-        return None, lost
-    if pod is not None and pod["status"].get("phase") == "Failed":
-        why = pod["status"].get("message") or pod["status"].get("reason") or "no reason given"
-        return None, Verdict("NodeLost", f"the Pod failed before its container ran: {why}")
-    return None, _from_job(job, pod)
+def _outcome(job: Document, members: Members, identity: TrialIdentity, now: float) -> Outcome | None:
+    """Return how an attempt ended by itself: by what its Pods say, else by what its Job says."""
+    conditions = _true_conditions(job)
+    is_over = not {"Complete", "FailureTarget", "Failed"}.isdisjoint(conditions)
+    ended = settled(members, identity, now, is_job_over=is_over)
+    if ended is not None:
+        return ended
+    alive = any(pod is not None for pod in members)
+    verdict = _from_job(conditions, is_alive=alive)
+    return Outcome(verdict=verdict, message=verdict.message) if verdict else None
 
 
-def _from_container(
-    pod: Document, terminated: Document, identity: TrialIdentity
-) -> tuple[TrialReport | None, Verdict | None]:
-    if terminated.get("reason") == "OOMKilled":
-        return None, Verdict("HostOOMKilled", "the kernel killed a process of the trial: raise its memory limit")
-    text = terminated.get("message") or ""
-    if text:
-        try:
-            return decode_report(text, identity), None
-        except ProtocolError as error:
-            return None, Verdict("ResultInvalid", str(error))
-    lost = _disruption(pod)
-    if lost is not None:
-        return None, lost
-    code = terminated.get("exitCode")
-    return None, Verdict("ResultMissing", f"the trial ended with exit code {code} and left no report")
+def _true_conditions(job: Document) -> dict[str, Document]:
+    conditions = job.get("status", {}).get("conditions") or ()
+    return {condition["type"]: condition for condition in conditions if condition["status"] == "True"}
 
 
-def _disruption(pod: Document | None) -> Verdict | None:
-    for condition in (pod or {}).get("status", {}).get("conditions") or ():
-        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
-            reason = condition.get("reason", "")
-            failure: FailureClass = "Preempted" if reason in _PREEMPTION_REASONS else "NodeLost"
-            return Verdict(failure, f"{reason}: {condition.get('message', '')}")
-    return None
-
-
-def _from_job(job: Document, pod: Document | None) -> Verdict | None:
+def _from_job(conditions: Mapping[str, Document], *, is_alive: bool) -> Verdict | None:
     """A Job that ended although no container of it is seen to have ended."""
-    ended = {
-        condition["type"]: condition
-        for condition in job.get("status", {}).get("conditions") or ()
-        if condition["status"] == "True"
-    }
-    failed = ended.get("Failed") or (None if pod else ended.get("FailureTarget"))
+    failed = conditions.get("Failed") or (None if is_alive else conditions.get("FailureTarget"))
     if failed is not None and failed.get("reason") == "DeadlineExceeded":
         return Verdict("ResultMissing", "the Job's own deadline passed while no operator looked after it")
     if failed is not None:
         return Verdict("NodeLost", f"the Pod is gone without a report ({failed.get('reason', '')})")
-    if "Complete" in ended:
+    if "Complete" in conditions:
         return Verdict("ResultMissing", "the Job is complete, and no report of it is to be seen")
     return None
 
 
-def _overdue(
-    job: Document, pod: Document | None, refusals: Sequence[str], spec: PodSpec, times: _Times, now: float
-) -> Verdict | None:
+def _overdue(members: Members, refusals: Sequence[str], spec: PodSpec, times: _Times, now: float) -> Verdict | None:
     if times.started and times.ran_seconds > spec.run_deadline_seconds + RUN_GRACE_SECONDS:
         return Verdict("Timeout", f"ran longer than pod.runDeadlineSeconds {spec.run_deadline_seconds}")
-    deleted = (pod or {}).get("metadata", {}).get("deletionTimestamp")
-    if deleted and now - _seconds(deleted) > _TERMINATING_SECONDS:
-        return Verdict("NodeLost", f"the Pod has been terminating since {deleted}")
-    if not times.started and times.queued_seconds > spec.start_deadline_seconds:
-        return _not_started(pod, refusals, spec)
+    for pod in members:
+        deleted = (pod or {}).get("metadata", {}).get("deletionTimestamp")
+        if deleted and now - seconds(deleted) > _TERMINATING_SECONDS:
+            return Verdict("NodeLost", f"the Pod has been terminating since {deleted}")
+    if not times.started and times.waited_seconds > spec.start_deadline_seconds:
+        why = _not_started(members, refusals)
+        late = f"not started within pod.startDeadlineSeconds {spec.start_deadline_seconds}"
+        return Verdict(why.failure, f"{late}: {why.message}")
     return None
 
 
-def _not_started(pod: Document | None, refusals: Sequence[str], spec: PodSpec) -> Verdict:
-    late = f"not started within pod.startDeadlineSeconds {spec.start_deadline_seconds}"
-    if pod is None:
-        why = refusals[-1] if refusals else "no Pod was created"
-        if "exceeded quota" in why:
-            return Verdict("QuotaExceeded", f"{late}: {why}")
-        return Verdict("AdmissionDenied" if refusals else "Unschedulable", f"{late}: {why}")
-    waiting = _waiting(pod)
-    if waiting.get("reason") in _IMAGE_REASONS:
-        return Verdict("ImagePull", f"{late}: {waiting['reason']}: {waiting.get('message', '')}")
-    if waiting:
-        return Verdict("AdmissionDenied", f"{late}: {waiting.get('reason', '')}: {waiting.get('message', '')}")
-    return Verdict("Unschedulable", f"{late}: {_unscheduled_message(pod)}")
+def _refused(job: Document, members: Members, refusals: Sequence[str]) -> Verdict | None:
+    """Return what keeps an attempt from starting, where the API server, a queue or the scheduler said so."""
+    if is_queued(job):
+        queue = job["metadata"]["labels"][labels.QUEUE]
+        doubt = "does the LocalQueue exist, and does Kueue run?"
+        return Verdict("QuotaExceeded", f"the queue {queue} has not admitted it; if that stays so, {doubt}")
+    held = refusals or any(pod is not None and unscheduled(pod) for pod in members)
+    return _not_started(members, refusals) if held else None
 
 
-def _unscheduled_message(pod: Document) -> str:
-    for condition in pod["status"].get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return str(condition.get("message", ""))
-    return "the Pod is pending"
+def is_queued(job: Document) -> bool:
+    """Tell whether a queue holds a Job back, or has put it back: that is no time of its own."""
+    return bool(job["spec"].get("suspend")) and labels.QUEUE in job["metadata"]["labels"]
 
 
-def _times(job: Document, pod: Document | None, now: float) -> _Times:
-    created = _seconds(job["metadata"]["creationTimestamp"])
-    state = _container_state(pod)
-    began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
-    node = str((pod or {}).get("spec", {}).get("nodeName") or "")
-    if not began:
-        return _Times(node, max(0.0, now - created), 0.0, started=False)
-    ended = (state.get("terminated") or {}).get("finishedAt")
-    ran = (_seconds(ended) if ended else now) - _seconds(began)
-    return _Times(node, max(0.0, _seconds(began) - created), max(0.0, ran), started=True)
+def _not_started(members: Members, refusals: Sequence[str]) -> Verdict:
+    """Return what the first Pod that has not started waits for; where there are several Pods, with its number."""
+    if refusals and any(pod is None for pod in members):
+        failure: FailureClass = "QuotaExceeded" if "exceeded quota" in refusals[-1] else "AdmissionDenied"
+        return Verdict(failure, refusals[-1])
+    for index, pod in enumerate(members):
+        if pod is not None and began_at(pod) is not None:
+            continue
+        why = why_waiting(pod) if pod is not None else Verdict("Unschedulable", "no Pod was created")
+        return why if len(members) == 1 else Verdict(why.failure, f"node {index}: {why.message}")
+    return Verdict("RcclFailure", _NO_MEETING)
 
 
-def _terminated(pod: Document | None) -> Document | None:
-    return cast("Document | None", _container_state(pod).get("terminated"))
+def _times(job: Document, members: Members, now: float) -> _Times:
+    """An attempt starts when the last of its Pods does: none trains before."""
+    created = seconds(job["metadata"]["creationTimestamp"])
+    if is_queued(job):
+        return _Times(False, max(0.0, now - created), 0.0, 0.0)
+    begun = [began for pod in members if pod is not None and (began := began_at(pod)) is not None]
+    if len(begun) == len(members) and all(pod is not None and has_started(pod) for pod in members):
+        return _Times(True, max(0.0, max(begun) - created), 0.0, max(0.0, now - max(begun)))
+    waited = now - (_admitted_at(job, now) if labels.QUEUE in job["metadata"]["labels"] else created)
+    return _Times(False, max(0.0, now - created), max(0.0, waited), 0.0)
 
 
-def _waiting(pod: Document) -> Document:
-    return cast("Document", _container_state(pod).get("waiting") or {})
-
-
-def _container_state(pod: Document | None) -> Document:
-    for status in (pod or {}).get("status", {}).get("containerStatuses") or ():
-        if status["name"] == CONTAINER:
-            return cast("Document", status.get("state") or {})
-    return {}
+def _admitted_at(job: Document, now: float) -> float:
+    """Return when a queue let a Job run: the Job controller sets the time, and clears it when it is put back."""
+    started = job.get("status", {}).get("startTime")
+    return seconds(started) if started else now
 
 
 def _gpus(job: Document, resource: str) -> int:
     limits = job["spec"]["template"]["spec"]["containers"][0].get("resources", {}).get("limits") or {}
     return int(limits.get(resource, 0))
-
-
-def _seconds(timestamp: str) -> float:
-    return datetime.fromisoformat(timestamp).timestamp()

@@ -72,9 +72,13 @@ def unchecked_baseline(problem: TuningProblem, given: Mapping[str, Any]) -> Trai
 
 
 def completed(problem: TuningProblem, given: Mapping[str, Any]) -> TrainingConfig:
-    """Fill the fields that follow from the problem: precision, and the modules of selective recomputation."""
-    fields = {"precision": problem.precision, **given}
-    if fields.get("recompute_granularity") == "selective" and not fields.get("recompute_modules"):
+    """Fill the fields that follow from the problem: precision, optimizer, and the modules of selective recomputation.
+
+    torchtitan's `selective` works on operations and names no modules.
+    """
+    fields = {"precision": problem.precision, "optimizer": problem.usual_optimizer, **given}
+    selective = fields.get("recompute_granularity") == "selective" and problem.backend != "torchtitan"
+    if selective and not fields.get("recompute_modules"):
         fields["recompute_modules"] = default_recompute_modules(problem.model)
     return TrainingConfig.parse(fields, "spec.baseline")
 

@@ -5,6 +5,7 @@ only be converted there and back. Login, TLS and connections are the client's.
 """
 
 import json
+import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 
 from tunewright.adapters.kube.spec.tuning_run import GROUP, PLURAL, VERSION
-from tunewright.errors import ClusterError, Conflict, Forbidden, Transient
+from tunewright.errors import ClusterError, Conflict, Forbidden, Transient, printable
 
 Document = dict[str, Any]
 
@@ -38,6 +39,7 @@ EVENTS = Resource("/api/v1", "events")
 NODES = Resource("/api/v1", "nodes")
 PODS = Resource("/api/v1", "pods")
 SECRETS = Resource("/api/v1", "secrets")
+SERVICES = Resource("/api/v1", "services")
 JOBS = Resource("/apis/batch/v1", "jobs")
 TUNING_RUNS = Resource(f"/apis/{GROUP}/{VERSION}", PLURAL)
 
@@ -83,10 +85,15 @@ class KubeClient:
         path = _path(resource, namespace, name) + (f"/{subresource}" if subresource else "")
         return await self._call("PATCH", path, body=patch)
 
-    async def delete(self, resource: Resource, namespace: str, name: str) -> None:
-        """Delete an object and what it owns, in the background; one that is not there is fine."""
+    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str = "") -> None:
+        """Delete an object and what it owns, in the background; one that is not there is fine.
+
+        With `uid` only that very object: another of its name is a `Conflict`.
+        """
+        body = {"preconditions": {"uid": uid}} if uid else None
+        query = {"propagationPolicy": "Background"}
         try:
-            await self._call("DELETE", _path(resource, namespace, name), query={"propagationPolicy": "Background"})
+            await self._call("DELETE", _path(resource, namespace, name), query=query, body=body)
         except NotFound:
             return
 
@@ -138,13 +145,23 @@ def _refusal(status: int, message: str) -> ClusterError:
 @asynccontextmanager
 async def connected(kubeconfig: str | None = None) -> AsyncIterator[KubeClient]:
     """Log in with `kubeconfig`, else the Pod's service account, else the usual kubeconfig; raise `ClusterError`."""
+    async with await _api(kubeconfig) as api:
+        yield KubeClient(api)
+
+
+async def _api(kubeconfig: str | None) -> Any:  # noqa: ANN401 - the client has no types
+    """Return the client, logged in. The library raises whatever a file that is no kubeconfig makes it stumble over."""
+    logging.getLogger(kubernetes_config.kube_config.__name__).setLevel(logging.ERROR)  # we say it ourselves
     configuration = kubernetes_client.Configuration()
     try:
         await _log_in(configuration, kubeconfig)
-    except (kubernetes_config.ConfigException, OSError) as error:
-        raise ClusterError(f"no cluster: neither a service account nor a usable kubeconfig ({error})") from None
-    async with kubernetes_client.ApiClient(configuration) as api:
-        yield KubeClient(api)
+        return kubernetes_client.ApiClient(configuration)
+    except Exception as error:
+        where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        reason = printable(f"{type(error).__name__}: {error}")
+        raise ClusterError(
+            f"no cluster: neither a service account nor a usable kubeconfig in {where} ({reason}): set KUBECONFIG"
+        ) from None
 
 
 async def _log_in(configuration: Any, kubeconfig: str | None) -> None:  # noqa: ANN401 - the client has no types

@@ -1,10 +1,10 @@
 """Which nodes could run a trial now. Called by the controller before the first trial; `judge_capacity` is pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tunewright.adapters.kube.affinity import carries_device
+from tunewright.adapters.kube.affinity import carries_device, unfit_label
 from tunewright.adapters.kube.client import NODES, PODS, Document, KubeClient
 from tunewright.adapters.kube.manifests import PodOptions
 from tunewright.adapters.kube.spec.trial import TolerationSpec
@@ -35,7 +35,7 @@ def judge_capacity(
 ) -> Capacity:
     """Count whole free nodes; where they are too few, name the first thing that is missing."""
     resource, gpus = options.pod.resource_name, options.gpus_per_node
-    suitable = [node for node in nodes if _is_suitable(node, options)]
+    suitable = suitable_nodes(nodes, options)
     open_nodes = [node for node in suitable if _is_open(node, options.pod.resource_name, options.pod.tolerations)]
     used = _used_by_node(pods, resource)
     free = {_name(node): _allocatable(node, resource) - used.get(_name(node), 0) for node in open_nodes}
@@ -55,16 +55,50 @@ def _missing(
     options: PodOptions,
 ) -> str:
     if not suitable:
-        return f"none of {len(nodes)} node(s) {_requirement(options)}"
+        unfit = _unfit(nodes, options)
+        return f"none of {len(nodes)} node(s) {_requirement(options)}" + (f"; shut out: {unfit}" if unfit else "")
     if not open_nodes:
         names = ", ".join(sorted(_name(node) for node in suitable))
         return f"{names}: not ready, cordoned or tainted beyond the run's tolerations"
     return "free per node: " + ", ".join(f"{name} {amount}" for name, amount in sorted(free.items())[:8])
 
 
+def suitable_nodes(nodes: Sequence[Document], options: PodOptions) -> list[Document]:
+    """Return the nodes that trials may run on, whatever runs there now."""
+    return [node for node in nodes if _is_suitable(node, options)]
+
+
+async def has_other_nodes(client: KubeClient, options: PodOptions, avoided: Collection[str]) -> bool:
+    """Tell whether a trial could run on a node that is none of `avoided`; no, where nobody may look."""
+    try:
+        nodes = await client.list(NODES)
+    except Forbidden:
+        return False
+    open_nodes = suitable_nodes(nodes, options)
+    return any(
+        _name(node) not in avoided and _is_open(node, options.pod.resource_name, options.pod.tolerations)
+        for node in open_nodes
+    )
+
+
+def _unfit(nodes: Sequence[Document], options: PodOptions) -> str:
+    """Name the nodes that have the device, and the label for which they are not used."""
+    found = []
+    for node in nodes:
+        node_labels = node["metadata"].get("labels") or {}
+        label = unfit_label(node_labels, options.pod)
+        if _selects_devices(options) and label and carries_device(node_labels, options.pci_device_ids):
+            found.append(f"{_name(node)} {label}")
+    return ", ".join(sorted(found)[:8])
+
+
+def _selects_devices(options: PodOptions) -> bool:
+    return options.pod.node_selection == "DeviceID" and bool(options.pci_device_ids)
+
+
 def _requirement(options: PodOptions) -> str:
     parts = []
-    if options.pod.node_selection == "DeviceID" and options.pci_device_ids:
+    if _selects_devices(options):
         parts.append(f"is labelled amd.com/gpu.device-id {' or '.join(options.pci_device_ids)}")
     if options.pod.node_selector:
         parts.append("matches pod.nodeSelector " + ", ".join(f"{k}={v}" for k, v in options.pod.node_selector.items()))
@@ -76,8 +110,9 @@ def _is_suitable(node: Document, options: PodOptions) -> bool:
     node_labels = node["metadata"].get("labels") or {}
     if any(node_labels.get(key) != value for key, value in options.pod.node_selector.items()):
         return False
-    by_id = options.pod.node_selection == "DeviceID" and options.pci_device_ids
-    if by_id and not carries_device(node_labels, options.pci_device_ids):
+    if _selects_devices(options) and not carries_device(node_labels, options.pci_device_ids):
+        return False
+    if _selects_devices(options) and unfit_label(node_labels, options.pod):
         return False
     return _allocatable(node, options.pod.resource_name) > 0
 

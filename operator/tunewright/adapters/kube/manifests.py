@@ -1,10 +1,12 @@
 """Builders of the objects that a run creates: plain values in, plain documents out. Called by `trials` and `ledger`."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.affinity import node_affinity
+from tunewright.adapters.kube.multi_node import over_nodes
 from tunewright.adapters.kube.names import RunReference, ledger_shard_name, result_name, trial_job_name
 from tunewright.adapters.kube.spec.trial import EnvVar, PodSpec, TrialSpec
 from tunewright.trial_protocol.codec import encode_request
@@ -36,20 +38,27 @@ class PodOptions:
     pci_device_ids: tuple[str, ...]
 
 
-def trial_job(run: RunReference, request: TrialRequest, options: PodOptions) -> Document:
-    """Return the Job of one attempt. It never restarts anything by itself: a new attempt is a new Job."""
+def trial_job(
+    run: RunReference, request: TrialRequest, options: PodOptions, avoided_nodes: Collection[str] = ()
+) -> Document:
+    """Return the Job of one attempt. It never restarts anything by itself: a new attempt is a new Job.
+
+    Its Pods go to none of `avoided_nodes`. A Job for a queue is created suspended: the queue lets it run.
+    """
     own_labels = labels.trial_labels(run, request.identity)
-    return {
+    queue = options.pod.queue_name
+    job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
             "name": trial_job_name(run, request.identity),
             "namespace": run.namespace,
-            "labels": own_labels,
+            "labels": own_labels | ({labels.QUEUE: queue} if queue else {}),
             "annotations": {labels.CONFIG_DIGEST: request.identity.config_digest},
             "ownerReferences": [labels.owner_reference(run)],
         },
         "spec": {
+            **({"suspend": True} if queue else {}),
             "completions": 1,
             "parallelism": 1,
             "backoffLimit": 0,
@@ -62,23 +71,26 @@ def trial_job(run: RunReference, request: TrialRequest, options: PodOptions) -> 
             },
             "template": {
                 "metadata": {"labels": own_labels, "annotations": dict(_KEEP_IN_PLACE)},
-                "spec": _pod_spec(request, options),
+                "spec": _pod_spec(request, options, avoided_nodes),
             },
         },
     }
+    if request.nodes == 1:
+        return job
+    return over_nodes(job, run, request.nodes, options.pod.start_deadline_seconds)
 
 
-def ledger_shard(run: RunReference, number: int, text: str) -> Document:
-    """Return one ConfigMap of the ledger: records as JSON lines."""
-    return _config_map(run, ledger_shard_name(run, number), "ledger", {LEDGER_KEY: text})
+def ledger_shard(run: RunReference, number: int, text: str, *, keep: bool = False) -> Document:
+    """Return one ConfigMap of the ledger: records as JSON lines. With `keep` it outlives the run."""
+    return _config_map(run, ledger_shard_name(run, number), "ledger", {LEDGER_KEY: text}, keep=keep)
 
 
-def result_config_map(run: RunReference, files: dict[str, str]) -> Document:
-    """Return the ConfigMap with the results, one key a file."""
-    return _config_map(run, result_name(run), "result", files)
+def result_config_map(run: RunReference, files: dict[str, str], *, keep: bool = False) -> Document:
+    """Return the ConfigMap with the results, one key a file. With `keep` it outlives the run."""
+    return _config_map(run, result_name(run), "result", files, keep=keep)
 
 
-def _config_map(run: RunReference, name: str, component: str, data: dict[str, str]) -> Document:
+def _config_map(run: RunReference, name: str, component: str, data: dict[str, str], *, keep: bool) -> Document:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -86,13 +98,13 @@ def _config_map(run: RunReference, name: str, component: str, data: dict[str, st
             "name": name,
             "namespace": run.namespace,
             "labels": labels.run_labels(run, component),
-            "ownerReferences": [labels.owner_reference(run)],
+            **labels.ownership(run, keep=keep),
         },
         "data": data,
     }
 
 
-def _pod_spec(request: TrialRequest, options: PodOptions) -> Document:
+def _pod_spec(request: TrialRequest, options: PodOptions, avoided_nodes: Collection[str]) -> Document:
     spec: Document = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -103,9 +115,11 @@ def _pod_spec(request: TrialRequest, options: PodOptions) -> Document:
         "containers": [_container(request, options)],
         "volumes": _volumes(options.trial),
     }
-    affinity = node_affinity(options.pod, options.pci_device_ids)
+    affinity = node_affinity(options.pod, options.pci_device_ids, avoided_nodes)
     if affinity:
         spec["affinity"] = affinity
+    if options.pod.priority_class_name:
+        spec["priorityClassName"] = options.pod.priority_class_name
     if options.pod.node_selector:
         spec["nodeSelector"] = dict(options.pod.node_selector)
     if options.pod.image_pull_secrets:

@@ -33,6 +33,11 @@ def trial_job_name(run: RunReference, identity: TrialIdentity) -> str:
     return f"{run.name}-{identity.trial}-a{identity.attempt}-{digest}"
 
 
+def nodes_service_name(run: RunReference) -> str:
+    """Return the name of the Service that names the Pods of measurements on several nodes."""
+    return f"{run.name}-nodes-{hashlib.sha256(run.uid.encode()).hexdigest()[:_DIGEST_DIGITS]}"
+
+
 def ledger_shard_name(run: RunReference, number: int) -> str:
     """Return the name of one ConfigMap of the ledger."""
     return f"{run.name}-ledger-{number:04d}"

@@ -117,7 +117,10 @@ def _model(
     path = "spec.workload.model.configMapKeyRef"
     text = config_maps.get((where.name, where.key))
     if text is None:
-        remedy = "does not exist: create this ConfigMap with a Hugging Face config.json (on a laptop: use architecture)"
+        remedy = (
+            "does not exist: create this ConfigMap with a Hugging Face config.json; "
+            "on the command line, name that file with --model-config"
+        )
         findings.add("ReferenceNotFound", Problem(path, f"{where.name}/{where.key}", remedy))
         return None
     return findings.attempt_within("Illegal", path, lambda: _from_huggingface(text, where.name))

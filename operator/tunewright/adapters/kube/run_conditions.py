@@ -1,16 +1,31 @@
 """What each condition of an accepted run says. Pure; called by `status`."""
 
+from collections.abc import Mapping
+from typing import Literal
+
 from tunewright.adapters.kube.conditions import ConditionStatus, Wanted
 from tunewright.adapters.kube.inventory import Capacity
+from tunewright.adapters.kube.labels import SUSPEND
 from tunewright.planner.decisions import Phase
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.summary import Summary
+
+SuspendedBy = Literal["BySpec", "ByAnnotation"]
+REMEDIES: dict[SuspendedBy, str] = {
+    "BySpec": "set spec.suspend to false",
+    "ByAnnotation": f"remove the annotation {SUSPEND} or set it to false",
+}
 
 _ORDER: tuple[Phase, ...] = ("seed", "explore", "validate")
 
 
 def run_conditions(
-    summary: Summary, settings: PlannerSettings, phase: Phase | None, *, suspended: bool, reading: Capacity | None
+    summary: Summary,
+    settings: PlannerSettings,
+    phase: Phase | None,
+    *,
+    suspended: SuspendedBy | None,
+    reading: Capacity | None,
 ) -> list[Wanted]:
     """Return what is known. Capacity that was not looked at in this pass is left out, and so stays as it was."""
     capacity = [] if reading is None else [_capacity(reading)]
@@ -63,9 +78,9 @@ def _validated(summary: Summary, settings: PlannerSettings, phase: Phase | None)
     return Wanted("Validated", "Unknown", "Measuring" if phase == "validate" else "Pending", message)
 
 
-def _suspended(summary: Summary, suspended: bool) -> Wanted:
-    if suspended and summary.finish_reason is None:
-        return Wanted("Suspended", "True", "BySpec", "set spec.suspend to false to go on")
+def _suspended(summary: Summary, suspended: SuspendedBy | None) -> Wanted:
+    if suspended is not None and summary.finish_reason is None:
+        return Wanted("Suspended", "True", suspended, f"{REMEDIES[suspended]} to go on")
     return Wanted("Suspended", "False", "NotSuspended")
 
 
@@ -81,3 +96,11 @@ def _succeeded(summary: Summary) -> Wanted:
     if summary.state == "Succeeded":
         return Wanted("Succeeded", "True", summary.finish_reason, summary.answer)
     return Wanted("Succeeded", "False", summary.finish_reason, summary.finish_message)
+
+
+def suspended_by(annotations: Mapping[str, str] | None, *, spec_says: bool) -> SuspendedBy | None:
+    """Return what suspends a run. The annotation wins: GitOps tools put the spec back, and leave annotations alone."""
+    annotation = (annotations or {}).get(SUSPEND)
+    if annotation is None:
+        return "BySpec" if spec_says else None
+    return None if annotation.strip().lower() == "false" else "ByAnnotation"

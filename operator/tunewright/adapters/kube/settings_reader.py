@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tunewright.adapters.kube.spec.search import LLMSpec
 from tunewright.adapters.kube.spec.tuning_run import TuningRunSpec
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
@@ -43,7 +44,11 @@ def naming_spec_fields() -> Iterator[None]:
 
 
 def planner_settings(
-    spec: TuningRunSpec, problem: TuningProblem, baseline: TrainingConfig, sweep: tuple[str, ...]
+    spec: TuningRunSpec,
+    problem: TuningProblem,
+    baseline: TrainingConfig,
+    sweep: tuple[str, ...],
+    llm: LLMSpec | None,
 ) -> PlannerSettings:
     """Return the settings of an accepted spec."""
     document: Mapping[str, Any] = {
@@ -51,7 +56,7 @@ def planner_settings(
         "search_space": given_fields(spec.search_space),
         "sweep_axes": sweep,
         "explore": ExploreSettings(**spec.explore.model_dump()),
-        "llm": _llm(spec),
+        "llm": _llm(llm),
         "validation": ValidationSettings(
             top_k=spec.validation.top_k,
             include_baseline=spec.validation.include_baseline,
@@ -82,13 +87,13 @@ def _budget(spec: TuningRunSpec) -> Budget:
     )
 
 
-def _llm(spec: TuningRunSpec) -> LLMSettings | None:
-    if spec.llm is None:
+def _llm(llm: LLMSpec | None) -> LLMSettings | None:
+    if llm is None:
         return None
-    price = spec.llm.price
+    price = llm.price
     return LLMSettings(
-        model=spec.llm.model,
-        max_output_tokens=spec.llm.max_output_tokens,
+        model=llm.model,
+        max_output_tokens=llm.max_output_tokens,
         input_usd_per_million_tokens=_number(price.input_usd_per_million_tokens) if price else None,
         output_usd_per_million_tokens=_number(price.output_usd_per_million_tokens) if price else None,
     )

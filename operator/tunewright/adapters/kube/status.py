@@ -9,7 +9,7 @@ from tunewright.adapters.kube.conditions import PENDING, Wanted, updated_conditi
 from tunewright.adapters.kube.inventory import Capacity
 from tunewright.adapters.kube.labels import RUN
 from tunewright.adapters.kube.names import RunReference, result_name
-from tunewright.adapters.kube.run_conditions import run_conditions
+from tunewright.adapters.kube.run_conditions import REMEDIES, SuspendedBy, run_conditions
 from tunewright.adapters.kube.spec.status import MAX_RECENT_TRIALS
 from tunewright.adapters.kube.status_figures import (
     axes_document,
@@ -38,7 +38,7 @@ class RunView:
     attempts: Sequence[AttemptView]
     ledger_shards: int
     ledger_digest: str
-    suspended: bool = False
+    suspended: SuspendedBy | None = None
     capacity: Capacity | None = None
 
 
@@ -85,25 +85,12 @@ def refused_status(reason: str, message: str, previous: Mapping[str, Any], gener
     }
 
 
-def unreadable_ledger_status(message: str, previous: Mapping[str, Any], generation: int, now: str) -> Document:
-    """Return the status of a run whose ledger is damaged: it failed, and nothing is derived from what is left."""
-    wanted = [
-        Wanted("Accepted", "True", "Valid"),
-        Wanted("Finished", "True", "Failed", message),
-        Wanted("Succeeded", "False", "Failed", message),
-    ]
-    return {
-        **previous,
-        "state": "Failed",
-        "answer": f"failed: {message}"[:1000],
-        "observedGeneration": generation,
-        "conditions": updated_conditions(previous.get("conditions", ()), wanted, generation, now),
-    }
+def blocked_status(message: str, previous: Mapping[str, Any], generation: int, now: str, reason: str) -> Document:
+    """Return the status of a run that cannot go on for now: it is tried again, and people can see why.
 
-
-def blocked_status(message: str, previous: Mapping[str, Any], generation: int, now: str) -> Document:
-    """Return the status of a run that the API server refuses something: it is tried again, and people can see why."""
-    wanted = [Wanted("Accepted", "True", "Valid"), Wanted("Finished", "False", "Blocked", message)]
+    What it found so far stays, and it is not finished: a ledger that is restored goes on where it was.
+    """
+    wanted = [Wanted("Accepted", "True", "Valid"), Wanted("Finished", "False", reason, message)]
     return {
         "state": "Pending",
         **previous,
@@ -122,7 +109,7 @@ def is_over(status: Mapping[str, Any], generation: int) -> bool:
 def _answer(view: RunView) -> str:
     """Say what is found, or what the run waits for while nothing is."""
     if view.phase is None and view.suspended:
-        return "suspended before the first trial: set spec.suspend to false to start"
+        return f"suspended before the first trial: {REMEDIES[view.suspended]} to start"
     if view.phase is None and view.capacity is not None and view.capacity.available is False:
         return f"waiting for nodes: {view.capacity.message}"[:1000]
     return view.summary.answer
@@ -133,7 +120,7 @@ def _state(view: RunView) -> str:
 
 
 def _earlier_capacity(previous: Mapping[str, Any]) -> Capacity | None:
-    """Capacity is looked at only before the first trial: later passes repeat what was found."""
+    """Capacity is looked at before the first trial and where one does not start: other passes repeat what was found."""
     answers = {"True": True, "False": False}
     for condition in previous.get("conditions", ()):
         if condition["type"] == "CapacityAvailable" and condition["reason"] != PENDING:

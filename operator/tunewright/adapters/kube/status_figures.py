@@ -21,6 +21,7 @@ def costs_documents(summary: Summary) -> tuple[Document, Document]:
     expected, spent = summary.forecast, summary.spent
     forecast = {
         "trials": expected.trials,
+        "validations": expected.validations,
         "gpuHours": _decimal(expected.gpu_hours, 2),
         "durationSeconds": round(expected.duration_seconds),
         "llmCalls": expected.llm_calls,

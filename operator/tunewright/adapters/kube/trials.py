@@ -1,19 +1,34 @@
 """Trials as Jobs of the run's namespace. Implements `ports.Trials`."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tunewright.adapters.kube import labels
-from tunewright.adapters.kube.attempts import AttemptView, Document, identity_of, verdict_text, view_attempt
-from tunewright.adapters.kube.client import EVENTS, JOBS, PODS, KubeClient
+from tunewright.adapters.kube.attempts import (
+    AttemptView,
+    Document,
+    identity_of,
+    is_queued,
+    verdict_text,
+    view_attempt,
+)
+from tunewright.adapters.kube.client import EVENTS, JOBS, PODS, SERVICES, KubeClient, NotFound
+from tunewright.adapters.kube.disposal import Ended, disposals
+from tunewright.adapters.kube.inventory import has_other_nodes
 from tunewright.adapters.kube.manifests import PodOptions, trial_job
+from tunewright.adapters.kube.multi_node import nodes_service
 from tunewright.adapters.kube.names import RunReference, trial_job_name
+from tunewright.adapters.kube.spec.search import ResultsSpec
 from tunewright.errors import Conflict, Transient
 from tunewright.ports import Clock, TrialObservation
 from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.request import TrialRequest
 
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
+PATIENCE_SECONDS = 10.0
+"""A Job without a Pod for longer was probably refused one."""
 
 
 class KubeTrials:
@@ -24,6 +39,8 @@ class KubeTrials:
         self._client = client
         self._run = run
         self._clock = clock
+        self.nodes_to_avoid: Callable[[str], Collection[str]] = _none
+        """Where earlier attempts of a trial met a fault of the node."""
         self._views: tuple[AttemptView, ...] = ()
         self._lost: dict[tuple[str, int], TrialObservation] = {}
 
@@ -33,8 +50,13 @@ class KubeTrials:
         return self._views
 
     async def start(self, request: TrialRequest) -> None:
-        """Create the Job of an attempt; one that is already there and ours is fine, a foreign one a `Conflict`."""
-        job = trial_job(self._run, request, self.options)
+        """Create the Job of an attempt; one that is already there and ours is fine, a foreign one a `Conflict`.
+
+        Before a Job on several nodes, the Service by which its Pods find each other.
+        """
+        if request.nodes > 1:
+            await self._create_service()
+        job = trial_job(self._run, request, self.options, await self._avoided(request.identity))
         try:
             await self._client.create(JOBS, self._run.namespace, job)
         except Conflict:
@@ -75,17 +97,34 @@ class KubeTrials:
         for view in self._views:
             seen = view.observation
             if (seen.trial, seen.attempt) == (trial, attempt) and seen.state != "finished":
-                cancelled = TrialObservation(
-                    trial=trial,
-                    attempt=attempt,
-                    state="finished",
-                    failure="Cancelled",
-                    message="stopped by the planner",
-                    node=seen.node,
-                    gpu_seconds=seen.gpu_seconds,
-                    queued_seconds=seen.queued_seconds,
-                )
-                await self._end(view.job_name, cancelled)
+                ended = replace(seen, state="finished", failure="Cancelled", message="stopped by the planner")
+                await self._end(view, ended)
+
+    async def interrupt(self) -> None:
+        """End every attempt that waits or runs as Interrupted: it counts as no attempt, and is made again later."""
+        for seen, view in zip(await self.observe(), self._views, strict=False):
+            if seen.state != "finished":
+                message = "the run was suspended: the trial runs again afterwards"
+                ended = replace(seen, state="finished", failure="Interrupted", message=message)
+                await self._end(view, ended)
+
+    async def dispose(self, ended: Ended, results: ResultsSpec) -> None:
+        """Give the Jobs of ended attempts their lifetime, once the ledger has their results."""
+        for job_name, disposal in disposals(self._views, ended, results).items():
+            if disposal == "delete":
+                await self._client.delete(JOBS, self._run.namespace, job_name)
+                continue
+            with contextlib.suppress(NotFound):  # its time came, or somebody deleted it
+                lifetime = {"spec": {"ttlSecondsAfterFinished": disposal}}
+                await self._client.patch(JOBS, self._run.namespace, job_name, lifetime)
+
+    async def close(self) -> None:
+        """Leave everything as it is: Jobs outlive the process that started them."""
+
+    async def _avoided(self, identity: TrialIdentity) -> Collection[str]:
+        """Return the nodes to avoid; none where there are no others, or the trial would wait for ever."""
+        nodes = self.nodes_to_avoid(identity.trial) if identity.attempt > 1 else ()
+        return nodes if nodes and await has_other_nodes(self._client, self.options, nodes) else ()
 
     def _identity(self, job: Document) -> TrialIdentity | None:
         """Return whose attempt a Job is; None where somebody changed its labels, so that nothing can be said of it."""
@@ -97,26 +136,42 @@ class KubeTrials:
     async def _view(self, identity: TrialIdentity, job: Document, pods: Sequence[Document]) -> AttemptView:
         now = self._clock.seconds()
         view = view_attempt(job, pods, (), identity, self.options.pod, now)
-        if view.to_end is not None and not pods:
+        missing = len(pods) < (job["spec"].get("completions") or 1) and not is_queued(job)
+        if missing and (view.to_end is not None or _waits_long(view)):
             refusals = await self._refusals(view.job_name)
             view = view_attempt(job, pods, refusals, identity, self.options.pod, now)
         if view.to_end is not None:
-            await self._end(view.job_name, view.observation)
+            await self._end(view, view.observation)
         return view
 
-    async def _end(self, job_name: str, observation: TrialObservation) -> None:
-        """Suspending a Job deletes its Pod and keeps the Job, which then carries the verdict."""
+    async def _end(self, view: AttemptView, observation: TrialObservation) -> None:
+        """End a Job's Pods and keep the Job, which then carries the verdict.
+
+        Suspending does that; but a queue would let a suspended Job run again, so there the Job's time is up.
+        """
         patch: dict[str, Any] = {
             "metadata": {"annotations": {labels.VERDICT: verdict_text(observation)}},
-            "spec": {"suspend": True},
+            "spec": {"activeDeadlineSeconds": 1} if view.has_queue else {"suspend": True},
         }
-        await self._client.patch(JOBS, self._run.namespace, job_name, patch)
+        await self._client.patch(JOBS, self._run.namespace, view.job_name, patch)
 
     async def _refusals(self, job_name: str) -> list[str]:
         """Why no Pod was created: only events tell."""
         selector = f"involvedObject.kind=Job,involvedObject.name={job_name},reason=FailedCreate"
         events = await self._client.list(EVENTS, self._run.namespace, fields=selector)
         return [str(event.get("message", "")) for event in events]
+
+    async def _create_service(self) -> None:
+        service = nodes_service(self._run)
+        try:
+            await self._client.create(SERVICES, self._run.namespace, service)
+        except Conflict:
+            name = service["metadata"]["name"]
+            found = await self._client.find(SERVICES, self._run.namespace, name)
+            if found is None or found["metadata"].get("deletionTimestamp"):
+                raise Transient(f"the Service {name} is going away") from None
+            if not labels.is_owned_by(found, self._run):
+                raise Conflict(f"the Service {self._run.namespace}/{name} is not ours: delete or rename it") from None
 
     async def _check_is_ours(self, job: Document) -> None:
         name = job["metadata"]["name"]
@@ -127,3 +182,11 @@ class KubeTrials:
         digest = (found["metadata"].get("annotations") or {}).get(labels.CONFIG_DIGEST)
         if not labels.is_owned_by(found, self._run) or digest != wanted:
             raise Conflict(f"the Job {self._run.namespace}/{name} is not ours: delete or rename it")
+
+
+def _none(_: str) -> Collection[str]:
+    return ()
+
+
+def _waits_long(view: AttemptView) -> bool:
+    return view.observation.state == "queued" and view.observation.queued_seconds > PATIENCE_SECONDS

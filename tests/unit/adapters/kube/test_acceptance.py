@@ -8,6 +8,7 @@ import yaml
 from tests.support.kube_documents import a_tuning_run
 from tunewright.adapters.kube.acceptance import Accepted, accept, check_runs_in_cluster
 from tunewright.adapters.kube.problem_reader import NotAccepted
+from tunewright.adapters.kube.spec.search import LLMSpec, PriceSpec
 from tunewright.domain.catalog_loader import shipped_catalog
 from tunewright.domain.config_batch import ConfigBatch
 from tunewright.domain.training_config import TrainingConfig
@@ -47,6 +48,19 @@ def test_the_mixtral_example_says_what_it_says() -> None:
     assert run.settings.validation.nodes == 8
     assert run.settings.budget.max_gpu_hours == 60.0
     assert run.pod_options.pci_device_ids == ("75a3", "75b3")
+
+
+@pytest.mark.parametrize("given", [{}, {"recomputeGranularity": "selective"}], ids=["chosen", "given"])
+def test_torchtitans_baseline_shards_weights_and_names_no_modules(given: dict[str, str]) -> None:
+    workload = {
+        "model": {"preset": "llama-3-8b"},
+        "sequenceLength": 8192,
+        "globalBatchSize": 64,
+        "backend": "torchtitan",
+    }
+    baseline = accepted(a_tuning_run(workload=workload, cluster=EIGHT_NODES, baseline=given)).settings.baseline
+    assert baseline.optimizer == "fsdp2"
+    assert baseline.recompute_modules == ()
 
 
 def test_everything_that_does_not_resolve_is_told_at_once() -> None:
@@ -103,7 +117,7 @@ def test_an_empty_space_is_told() -> None:
     with pytest.raises(NotAccepted) as caught:
         accepted(a_tuning_run(baseline={"tensorParallelSize": 1}, searchSpace={"tensorParallelSize": [3, 5]}))
     assert caught.value.reason == "EmptySpace"
-    assert caught.value.problems[0].value == "tensorParallelSize"
+    assert caught.value.problems[0].value == {"tensorParallelSize": [3, 5]}
 
 
 def test_a_space_of_the_baseline_alone_is_not_empty() -> None:
@@ -204,3 +218,28 @@ def test_in_a_cluster_an_image_and_one_node_measurements_are_needed() -> None:
     check_runs_in_cluster(accepted(a_tuning_run(), default_image="trial:1"))
     none = {"topK": 0, "includeBaseline": False}
     check_runs_in_cluster(accepted(a_tuning_run(cluster=EIGHT_NODES, validation=none), default_image="trial:1"))
+
+
+OWN_LLM = LLMSpec(model="openai/own", max_output_tokens=1000)
+
+
+def test_a_run_without_an_llm_gets_the_operators_own_if_it_wants_one() -> None:
+    run = accepted(a_tuning_run(), default_llm=OWN_LLM)
+    assert run.llm == OWN_LLM
+    assert run.settings.llm is not None
+    assert (run.settings.llm.model, run.settings.llm.max_output_tokens) == ("openai/own", 1000)
+    alone = accepted(a_tuning_run(explore={"strategy": "Surrogate"}), default_llm=OWN_LLM)
+    assert (alone.llm, alone.settings.llm) == (None, None)
+    given = accepted(a_tuning_run(llm={"model": "openai/given"}), default_llm=OWN_LLM)
+    assert given.settings.llm is not None
+    assert given.settings.llm.model == "openai/given"
+
+
+def test_a_cost_limit_needs_the_price_of_the_operators_own_llm() -> None:
+    limited = a_tuning_run(budget={"maxLLMCostUSD": "5"})
+    found = problems(limited, default_llm=OWN_LLM)
+    assert "the operator's own endpoint has no price" in found["spec.budget.maxLLMCostUSD"]
+    price = PriceSpec(input_usd_per_million_tokens="0.25", output_usd_per_million_tokens="2")
+    run = accepted(limited, default_llm=OWN_LLM.model_copy(update={"price": price}))
+    assert run.settings.llm is not None
+    assert run.settings.llm.input_usd_per_million_tokens == 0.25

@@ -7,16 +7,18 @@ from tests.support.kube_documents import A_RUN, a_job, a_pod, an_identity
 from tests.support.records import AT, a_header
 from tunewright.adapters.kube.attempts import view_attempt
 from tunewright.adapters.kube.inventory import Capacity
+from tunewright.adapters.kube.labels import SUSPEND
 from tunewright.adapters.kube.results import result_files
+from tunewright.adapters.kube.run_conditions import suspended_by
 from tunewright.adapters.kube.spec.status import TuningRunStatus
 from tunewright.adapters.kube.spec.trial import PodSpec
-from tunewright.adapters.kube.status import RunView, refused_status, run_status, unreadable_ledger_status
+from tunewright.adapters.kube.status import RunView, blocked_status, is_over, refused_status, run_status
 from tunewright.domain.training_config import TrainingConfig
+from tunewright.planner.advisor_figures import AdvisorFigures
 from tunewright.planner.axis_table import AxisEffect, AxisRow
 from tunewright.planner.figures import BestMeasured, BestProjected, BiasFigure, Improvement
 from tunewright.planner.forecast import Forecast
 from tunewright.planner.summary import (
-    AdvisorFigures,
     Counters,
     FailureCount,
     LastFailure,
@@ -66,7 +68,14 @@ def a_summary(**changes: Any) -> Summary:
         ),
         "bias": BiasFigure(percent=11.49, samples=2, low_percent=9.8, high_percent=13.2),
         "axes": (AxisRow(axis="microBatchSize", values=(AxisEffect(value="1", kind="reference"),)),),
-        "forecast": Forecast(trials=34, gpu_hours=22.512, duration_seconds=2700.4, llm_calls=20, llm_cost_usd=1.2),
+        "forecast": Forecast(
+            trials=30,
+            validations=4,
+            gpu_hours=22.512,
+            duration_seconds=2700.4,
+            llm_calls=20,
+            llm_cost_usd=1.2,
+        ),
         "spent": SpentFigures(
             gpu_hours=18.2,
             duration_seconds=1500.9,
@@ -78,6 +87,10 @@ def a_summary(**changes: Any) -> Summary:
         ),
     }
     return Summary(**(fields | changes))
+
+
+def an_advisor(**figures: Any) -> AdvisorFigures:
+    return AdvisorFigures(share_percent=50, share_reason="as asked", **figures)
 
 
 def a_view(**changes: Any) -> RunView:
@@ -113,6 +126,7 @@ def test_every_figure_has_its_place() -> None:
     assert document["trials"]["failedByClass"] == [{"class": "NodeLost", "count": 1}]
     assert document["trials"]["lastFailure"]["node"] == "gpu-3"
     assert document["forecast"]["gpuHours"] == "22.51"
+    assert (document["forecast"]["trials"], document["forecast"]["validations"]) == (30, 4)
     assert document["spent"]["durationSeconds"] == 1501
     assert document["axes"] == [{"axis": "microBatchSize", "effects": "1 ref"}]
     assert document["bias"] == {"percent": "11.5", "samples": 2, "intervalPercent": {"low": "9.8", "high": "13.2"}}
@@ -150,7 +164,7 @@ def test_every_figure_has_its_place() -> None:
         status(),
         status(summary=a_summary(best_projected=None, best_measured=None, bias=None, axes=()), phase=None, attempts=[]),
         refused_status("Illegal", "spec.baseline …", {}, 1, NOW),
-        unreadable_ledger_status("line 3", status(), 1, NOW),
+        blocked_status("line 3", status(), 1, NOW, "LedgerUnreadable"),
     ],
     ids=["full", "empty", "refused", "unreadable"],
 )
@@ -158,6 +172,14 @@ def test_the_schema_holds_every_field(document: dict[str, Any]) -> None:
     """A field that the API server prunes would be written again in each pass."""
     kept = TuningRunStatus.parse(document).model_dump(mode="json", by_alias=True, exclude_unset=True)
     assert kept == document
+
+
+def test_a_run_whose_ledger_cannot_be_read_is_not_over_and_keeps_its_figures() -> None:
+    document = blocked_status("shard 2, line 3: not JSON", status(), 3, NOW, "LedgerUnreadable")
+    assert conditions(document)["Finished"] == ("False", "LedgerUnreadable")
+    assert not is_over(document, 3)
+    assert document["best"] == status()["best"]
+    assert document["answer"] == "blocked: shard 2, line 3: not JSON"
 
 
 def test_a_second_pass_changes_nothing() -> None:
@@ -189,17 +211,20 @@ def test_finished_is_true_in_every_outcome(state: str, reason: str, succeeded: s
 
 
 def test_suspension_shows_until_the_run_is_over() -> None:
-    document = status(suspended=True)
+    document = status(suspended="BySpec")
     assert (document["state"], conditions(document)["Suspended"]) == ("Suspended", ("True", "BySpec"))
-    over = status(suspended=True, summary=a_summary(state="Succeeded", finish_reason="Converged"))
+    by_annotation = next(c for c in status(suspended="ByAnnotation")["conditions"] if c["type"] == "Suspended")
+    assert (by_annotation["status"], by_annotation["reason"]) == ("True", "ByAnnotation")
+    assert "tunewright.dev/suspend" in by_annotation["message"]
+    over = status(suspended="BySpec", summary=a_summary(state="Succeeded", finish_reason="Converged"))
     assert (over["state"], conditions(over)["Suspended"]) == ("Succeeded", ("False", "NotSuspended"))
 
 
 def test_the_answer_says_what_a_run_waits_for() -> None:
     full = Capacity(False, "NotEnoughNodes", "1 node(s) needed, 0 found")
     assert status(phase=None, capacity=full)["answer"] == "waiting for nodes: 1 node(s) needed, 0 found"
-    assert status(phase=None, suspended=True)["answer"].startswith("suspended before the first trial")
-    assert status(capacity=full, suspended=True)["answer"] == "measured 4402 tokens/s/GPU"
+    assert status(phase=None, suspended="BySpec")["answer"].startswith("suspended before the first trial")
+    assert status(capacity=full, suspended="BySpec")["answer"] == "measured 4402 tokens/s/GPU"
 
 
 def test_capacity_that_is_not_looked_at_again_stays() -> None:
@@ -213,10 +238,10 @@ def test_capacity_that_is_not_looked_at_again_stays() -> None:
     ("advisor", "calls", "expected"),
     [
         (None, 0, ("False", "NotConfigured")),
-        (AdvisorFigures(asked=0, answered=0, available=True), 0, ("Unknown", "NotAsked")),
-        (AdvisorFigures(asked=2, answered=2, available=True), 2, ("True", "Answering")),
-        (AdvisorFigures(asked=2, answered=1, available=False, reason="Unreachable"), 2, ("False", "Unreachable")),
-        (AdvisorFigures(asked=9, answered=9, available=True), 20, ("False", "OverBudget")),
+        (an_advisor(asked=0, answered=0, available=True), 0, ("Unknown", "NotAsked")),
+        (an_advisor(asked=2, answered=2, available=True), 2, ("True", "Answering")),
+        (an_advisor(asked=2, answered=1, available=False, reason="Unreachable"), 2, ("False", "Unreachable")),
+        (an_advisor(asked=9, answered=9, available=True), 20, ("False", "OverBudget")),
     ],
 )
 def test_the_advisor_has_a_condition(advisor: AdvisorFigures | None, calls: int, expected: tuple[str, str]) -> None:
@@ -243,3 +268,21 @@ def test_results_hold_the_summary_and_every_launcher() -> None:
     ]
     none = result_files(a_header().problem, a_summary(best_projected=None, best_measured=None))
     assert list(none) == ["result.json"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec_says", "expected"),
+    [
+        (None, False, None),
+        ({}, True, "BySpec"),
+        ({SUSPEND: "true"}, False, "ByAnnotation"),
+        ({SUSPEND: ""}, False, "ByAnnotation"),
+        ({SUSPEND: "true"}, True, "ByAnnotation"),
+        ({SUSPEND: "false"}, True, None),
+        ({SUSPEND: " False "}, True, None),
+    ],
+)
+def test_the_annotation_wins_over_the_spec(
+    annotations: dict[str, str] | None, *, spec_says: bool, expected: str | None
+) -> None:
+    assert suspended_by(annotations, spec_says=spec_says) == expected

@@ -20,6 +20,7 @@ RESOURCE_PATTERN = f"^({_STANDARD_RESOURCES}|{_DOMAIN}/{_NAME})$"
 
 LabelKey = Annotated[str, StringConstraints(max_length=317, pattern=LABEL_KEY_PATTERN)]
 LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=f"^({_NAME})?$")]
+QueueName = Annotated[str, StringConstraints(max_length=63, pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 ExtendedResource = Annotated[str, StringConstraints(max_length=317, pattern=f"^{_DOMAIN}/{_NAME}$")]
 ResourceName = Annotated[str, StringConstraints(max_length=317, pattern=RESOURCE_PATTERN)]
 Quantity = Annotated[

@@ -9,6 +9,7 @@ from tunewright.adapters.kube.spec.base import (
     ATOMIC,
     Decimal,
     KeyRef,
+    ObjectName,
     PositiveDecimal,
     rule,
     unique_by,
@@ -47,7 +48,9 @@ class SweepSpec(Value):
 class ExploreSpec(Value):
     """The second phase."""
 
-    strategy: Literal["LLM", "Surrogate"] = Field("LLM", description="LLM: needs spec.llm, else only the surrogate.")
+    strategy: Literal["LLM", "Surrogate"] = Field(
+        "LLM", description="LLM: that of spec.llm, else the operator's own; Surrogate: none."
+    )
     llm_share_percent: int = Field(50, ge=0, le=100, description="Share of the explore trials that the LLM proposes.")
     proposals_per_round: int = Field(4, ge=1, le=32)
     patience: int = Field(3, ge=1, le=100, description="Rounds without improvement before exploring ends.")
@@ -61,7 +64,7 @@ class PriceSpec(Value):
 
 
 class LLMSpec(Value):
-    """The LLM that proposes. Anything that LiteLLM can reach."""
+    """The LLM that proposes, instead of the operator's own. Anything that LiteLLM can reach with a key of yours."""
 
     model_config = ConfigDict(
         json_schema_extra=validated(
@@ -101,8 +104,36 @@ class ValidationSpec(Value):
     launcher: Literal["Job"] = "Job"
 
 
+class LedgerFrom(Value):
+    """A TuningRun of the same namespace, or one that is deleted and whose ledger was kept."""
+
+    name: ObjectName
+
+
+class WarmStartSpec(Value):
+    """Reports that exist already. They answer trials with the same profile key and cost no accelerator time."""
+
+    ledger_from: LedgerFrom = Field(
+        description="Whose ledger answers. Model, accelerators of a node, backend and trial image must be the same."
+    )
+
+
+class ResultsSpec(Value):
+    """What is left of a run, and for how long. Mutable."""
+
+    keep: bool = Field(
+        False, description="Result and ledger outlive the run's deletion; `tunewright gc` lists and removes them."
+    )
+    keep_failed_trials: int = Field(
+        3, ge=0, le=100, description="Jobs and Pods of the latest failed trials that stay whatever the TTL says."
+    )
+    trial_ttl_seconds_after_finished: int = Field(
+        3600, ge=0, le=31_536_000, description="Lifetime of an ended trial's Job, once its result is in the ledger."
+    )
+
+
 class BudgetSpec(Value):
-    """Upper limits, reserved before they are spent. May be raised and lowered while the run is alive."""
+    """Upper limits, reserved before they are spent. May change at any time; raised, they let a finished run go on."""
 
     max_trials: int = Field(30, ge=1, le=5000, description="Profile trials; validations are counted by topK.")
     max_failed_trials: int = Field(5, ge=0, le=5000, description="Faults of the place, not of the configuration.")

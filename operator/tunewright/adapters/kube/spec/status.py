@@ -38,6 +38,7 @@ class ForecastStatus(Value):
     """What the whole run is expected to cost."""
 
     trials: int
+    validations: int
     gpu_hours: Number
     duration_seconds: int
     llm_calls: int

@@ -21,6 +21,7 @@ from tunewright.adapters.kube.spec.names import (
     LabelKey,
     LabelValue,
     Quantity,
+    QueueName,
     ResourceName,
     keys_rule,
     request_fault,
@@ -204,6 +205,16 @@ class PodSpec(Value):
         json_schema_extra=validated(keys_rule(LABEL_KEY_PATTERN, "keys are label names such as example.com/pool")),
     )
     tolerations: tuple[TolerationSpec, ...] = Field((), max_length=16, json_schema_extra=ATOMIC)
+    require_validated: bool = Field(
+        False,
+        description="Only nodes that AMD's cluster validation passed. Nodes that it failed are avoided in any case.",
+    )
+    priority_class_name: ObjectName | None = Field(
+        None, description="PriorityClass of every trial Pod; a low one lets production preempt tuning."
+    )
+    queue_name: QueueName | None = Field(
+        None, description="LocalQueue of Kueue that every trial Job is given to. Waiting there is no time of the run."
+    )
     image_pull_secrets: Annotated[tuple[PullSecret, ...], Field(max_length=16), unique_by("name")] = Field(
         (), json_schema_extra=map_by("name")
     )

@@ -13,8 +13,10 @@ from tunewright.adapters.kube.spec.search import (
     LLMSpec,
     MemoryModelSpec,
     ReferenceSpec,
+    ResultsSpec,
     SweepSpec,
     ValidationSpec,
+    WarmStartSpec,
 )
 from tunewright.adapters.kube.spec.trial import PodSpec, TrialSpec
 from tunewright.adapters.kube.spec.workload import ClusterSpec, WorkloadSpec
@@ -29,14 +31,19 @@ PLURAL = "tuningruns"
 MAX_NAME_LENGTH = 40
 NAME_PATTERN = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
 
-IMMUTABLE_OPTIONAL = ("reference", "baseline", "searchSpace", "memoryModel", "sweep", "validation", "trial")
+IMMUTABLE_OPTIONAL = (
+    *("reference", "baseline", "searchSpace", "memoryModel", "sweep", "validation", "trial", "warmStart"),
+)
+
+
+_IMMUTABLE = "is immutable: create a TuningRun with another name"
 
 
 def _immutable(field: str) -> dict[str, str]:
     """Compare at spec level: on the optional field itself, removing and adding it again would pass."""
     return rule(
         f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})",
-        message="is immutable: create a TuningRun with another name",
+        message=_IMMUTABLE,
         field_path=f".{field}",
     )
 
@@ -61,7 +68,7 @@ _SPEC_RULES = validated(
         message="llm is of no use with explore.strategy Surrogate: remove llm or set the strategy to LLM",
         field_path=".llm",
     ),
-    rule("self.randomSeed == oldSelf.randomSeed", message="is immutable", field_path=".randomSeed"),
+    rule("self.randomSeed == oldSelf.randomSeed", message=_IMMUTABLE, field_path=".randomSeed"),
     rule("self.stop || !oldSelf.stop", message="a stopped run never reopens: create another", field_path=".stop"),
     *(_immutable(field) for field in IMMUTABLE_OPTIONAL),
 )
@@ -88,7 +95,15 @@ class TuningRunSpec(Value):
     pod: PodSpec = PodSpec()
     budget: BudgetSpec = BudgetSpec()
     parallel_trials: int = Field(1, ge=1, le=64)
-    suspend: bool = Field(False, description="Start no new trials; running ones finish. From the start: a dry run.")
+    warm_start: WarmStartSpec | None = None
+    results: ResultsSpec = ResultsSpec()
+    on_suspend: Literal["DeleteRunning", "LetRunningFinish"] = Field(
+        "DeleteRunning", description="What suspension does to running trials; deleted ones run again afterwards."
+    )
+    suspend: bool = Field(
+        False,
+        description="Start no trials; true from the start: a dry run. The annotation tunewright.dev/suspend wins.",
+    )
     stop: bool = Field(False, description="Finish now, keep the best so far. A stopped run never reopens.")
 
 
