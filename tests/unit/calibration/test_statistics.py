@@ -9,8 +9,8 @@ from tests.unit.calibration.test_reading import used
 from tunewright.calibration.assessment import AssessedRow
 from tunewright.calibration.document import accuracy_document
 from tunewright.calibration.measured_row import SkippedRow
-from tunewright.calibration.picture import accuracy_picture
 from tunewright.calibration.statistics import coverage, ranking, spearman
+from tunewright.pictures.accuracy import accuracy_picture
 
 
 def assessed(measured: float, estimated: float, tensor: int = 1, width: float = 1.1) -> AssessedRow:
