@@ -56,9 +56,10 @@ def measure_gpu_seconds(problem: TuningProblem, settings: PlannerSettings, step_
 
 
 def planned_measurements(settings: PlannerSettings) -> int:
-    """Return how many validations a run wants: the best and the baseline, each as often as asked."""
+    """Return how many validations a run wants: the best and the baseline, and the fastest of them as often as asked."""
     validation = settings.validation
-    return (validation.top_k + int(validation.include_baseline)) * validation.repeats
+    once = validation.top_k + int(validation.include_baseline)
+    return once + validation.repeats - 1 if once else 0
 
 
 def gpu_seconds_left(snapshot: Snapshot) -> float:

@@ -8,7 +8,7 @@ import statistics
 from dataclasses import dataclass
 from functools import cached_property
 
-from tunewright.domain.config_batch import ConfigBatch
+from tunewright.domain.config_batch import FIELDS, ConfigBatch
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.performance.projection import Projection, project
@@ -21,6 +21,10 @@ from tunewright.trial_protocol.report import Measured, TrialReport
 
 LEAST_SPREAD = 0.01
 """Relative width of an interval at least: what two runs of one configuration differ by on the same nodes."""
+_DETAIL_FIELDS = frozenset(
+    {"overlap_grad_reduce", "overlap_param_gather", "sync_free_stage", "recompute_method", "recompute_num_layers"}
+)
+"""Fields whose change alone does not make another configuration, unless it shows in the projection."""
 
 
 @dataclass(frozen=True)
@@ -251,11 +255,23 @@ def corrected_by(projection: Projection | None, bias: Bias | None) -> tuple[Inte
         return None, None
     projected = projection.tokens_per_second_per_gpu
     corrected = projected / (1 + bias.mean) if bias else projected
-    spread = projection.uncertainty
-    if bias and bias.interval:
-        spread = max(LEAST_SPREAD, (bias.interval.high - bias.interval.low) / 2)
+    spread = spread_of(bias) if bias and bias.interval else projection.uncertainty
     low, high = min(projected, corrected) * (1 - spread), max(projected, corrected) * (1 + spread)
     return Interval(max(0.0, low), high), corrected
+
+
+def spread_of(bias: Bias | None) -> float:
+    """Return how far corrected projections of the run may be off, as a share: half the range of its bias."""
+    found = bias.interval if bias else None
+    return max(LEAST_SPREAD, (found.high - found.low) / 2) if found else LEAST_SPREAD
+
+
+def are_alike(one: Candidate, other: Candidate) -> bool:
+    """Tell whether two differ in details alone, and by less than two runs of one configuration do."""
+    details = all(
+        getattr(one.config, name) == getattr(other.config, name) for name in FIELDS if name not in _DETAIL_FIELDS
+    )
+    return details and abs((one.projected or 0.0) / (other.projected or 1.0) - 1) < LEAST_SPREAD
 
 
 def _estimated(problem: TuningProblem, space: Space, config: TrainingConfig, row: int | None) -> float:

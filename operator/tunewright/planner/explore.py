@@ -185,13 +185,17 @@ class _Hopeless:
 
 def _surrogate_round(turn: Turn, number: int) -> str:
     """Decide the surrogate's proposals of a round; return why there is none."""
-    for item in _chosen(turn, _left_in_round(turn, number)):
+    chosen = _chosen(turn, _left_in_round(turn, number))
+    for item in chosen:
+        if item.expected_improvement < LEAST_EXPECTED_IMPROVEMENT:
+            break
         outcome = turn.consider(turn.snapshot.space.config(item.row), _surrogate_origin(turn, number, item))
         if outcome in ("no-slot", "no-budget"):
             break
     if not turn.may_profile():
         return BUDGET_IS_USED
-    return f"no configuration is left that promises {LEAST_EXPECTED_IMPROVEMENT:.2%} or more"
+    left = np.expm1(chosen[0].expected_improvement) if chosen else 0.0
+    return f"the expected improvement left is {left:.3%}, below {LEAST_EXPECTED_IMPROVEMENT:.2%}"
 
 
 def _chosen(turn: Turn, wanted: int) -> list[Scored]:
@@ -199,8 +203,7 @@ def _chosen(turn: Turn, wanted: int) -> list[Scored]:
         return []
     pending = [turn.snapshot.space.row_of(trial.config) for trial in turn.snapshot.state.running]
     rows = [row for row in pending if row is not None]
-    chosen = surrogate_of(turn).propose(turn.open_rows(), rows, min(wanted, turn.free_slots))
-    return [item for item in chosen if item.expected_improvement >= LEAST_EXPECTED_IMPROVEMENT]
+    return surrogate_of(turn).propose(turn.open_rows(), rows, min(wanted, turn.free_slots))
 
 
 def _surrogate_origin(turn: Turn, number: int, item: Scored) -> Origin:

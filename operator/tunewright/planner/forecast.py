@@ -37,7 +37,9 @@ def forecast(problem: TuningProblem, settings: PlannerSettings, space: Space) ->
     rounds = settings.explore.patience + WINNING_ROUNDS
     groups = len({int(group) for group in space.key_index[space.fits]})
     profiles = min(settings.budget.max_trials, groups, swept + rounds * settings.explore.proposals_per_round)
-    validations = min(budget.planned_measurements(settings), space.counts.fitting * settings.validation.repeats)
+    fitting = space.counts.fitting
+    most = fitting + settings.validation.repeats - 1 if fitting else 0
+    validations = min(budget.planned_measurements(settings), most)
     row = space.row_of(settings.baseline)
     step = float(space.step_seconds[row]) if row is not None else 0.0
     gpu_seconds = profiles * budget.profile_gpu_seconds(settings)

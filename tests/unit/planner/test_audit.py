@@ -133,7 +133,7 @@ def test_a_trial_of_the_surrogate_is_explained_by_what_was_known_before_it() -> 
 
 def test_a_measured_trial_is_explained_with_its_bias() -> None:
     run = searched(with_llm=False)
-    trial = run.state.measurements[-1]
+    trial = run.state.measurements[0]
     found = explain_trial(run.records, trial.name)
     assert found.kind == "measure"
     assert found.measured_by == (trial.name,)

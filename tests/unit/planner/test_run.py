@@ -1,5 +1,8 @@
 """Whole runs in memory: what each phase decides, and how a run ends."""
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 
 from tests.support.builders import a_cluster, a_problem, settings_of, small_space
@@ -7,6 +10,7 @@ from tests.support.planning import Run, World, hidden_effect
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.planner.decide import decide
 from tunewright.planner.decisions import EnterPhase, Judge, StartTrial
+from tunewright.planner.evaluation import are_alike, evaluate
 from tunewright.planner.records import Round, SettingsChanged
 from tunewright.planner.replay import replay
 from tunewright.planner.settings import Budget, ExploreSettings, PlannerSettings, ValidationSettings
@@ -51,7 +55,7 @@ def test_a_run_goes_through_its_phases_to_a_measured_result() -> None:
     assert run.finish is not None
     assert run.finish.reason == "Converged"
     assert phases_of(run) == ["seed", "explore", "validate"]
-    assert [trial.origin.proposed_by for trial in run.state.measurements] == ["validation"] * 3
+    assert [trial.origin.proposed_by for trial in run.state.measurements] == ["validation"] * 4
 
 
 def test_the_baseline_is_profiled_first_and_measured_first() -> None:
@@ -219,11 +223,43 @@ def test_measurements_run_alone() -> None:
         assert len(running) == 1 or all(trial.kind == "profile" for trial in running)
 
 
-@pytest.mark.parametrize("repeats", [1, 2])
-def test_each_validated_configuration_is_measured_as_often_as_asked(repeats: int) -> None:
+@pytest.mark.parametrize("repeats", [1, 2, 3])
+def test_the_fastest_is_measured_as_often_as_asked_and_the_others_once(repeats: int) -> None:
     run = a_run(validation=ValidationSettings(nodes=2, top_k=2, repeats=repeats)).to_end()
-    assert len(run.state.measurements) == 3 * repeats
-    assert [trial.start.repeat for trial in run.state.measurements] == list(range(1, repeats + 1)) * 3
+    best = evaluate(run.world.problem, run.world.settings, run.space, run.state).best_measured
+    assert best is not None
+    counts = Counter(trial.config for trial in run.state.measurements)
+    assert counts.pop(best.config) == repeats
+    assert set(counts.values()) == {1}
+    assert [trial.start.repeat for trial in run.state.measurements if trial.config == best.config] == [
+        *range(1, repeats + 1)
+    ]
+
+
+def test_where_measuring_turns_the_order_around_the_next_best_is_measured_too() -> None:
+    validation = ValidationSettings(nodes=2, top_k=1, repeats=1)
+    calm = a_run(validation=validation).to_end()
+    baseline, favourite = (trial.config for trial in calm.state.measurements)
+
+    def disappoints(config: TrainingConfig) -> float:
+        return 5.0 if config == favourite else 1.0
+
+    turned = a_run(validation=validation, measure_factor=disappoints).to_end()
+    first, second, third = turned.state.measurements
+    assert (first.config, second.config) == (baseline, favourite)
+    assert third.origin.reason.startswith("number 2 by projection")
+
+
+def test_candidates_are_alike_where_only_details_differ_and_nothing_shows() -> None:
+    run = a_run().to_end()
+    [one, *_] = evaluate(run.world.problem, run.world.settings, run.space, run.state).by_projection
+    assert one.projection is not None
+    detail = replace(one, config=one.config.model_copy(update={"overlap_grad_reduce": False}))
+    assert are_alike(one, detail)
+    assert not are_alike(one, replace(one, config=one.config.model_copy(update={"micro_batch_size": 16})))
+    speed = one.projection.tokens_per_second_per_gpu
+    faster = one.projection.model_copy(update={"tokens_per_second_per_gpu": 1.02 * speed})
+    assert not are_alike(one, replace(detail, projection=faster))
 
 
 def test_without_validation_the_run_ends_with_projections() -> None:
@@ -382,7 +418,7 @@ def test_failed_validations_make_room_for_the_next_best() -> None:
 
     run = a_run(fails=fails).to_end()
     succeeded = [trial for trial in run.state.measurements if trial.report]
-    assert len(succeeded) == 3
+    assert len({trial.config for trial in succeeded}) == 3
     assert run.finish is not None
     assert run.finish.reason == "Converged"
 

@@ -60,7 +60,7 @@ def test_the_answer_gives_figure_interval_gain_and_bias() -> None:
     assert summary.best_projected is not None
     assert summary.best_measured.flags == ("ReferencePrecisionDiffers",)
     assert summary.best_measured.improvement_percent.over_reference is not None
-    for part in ("measured ", "n=1", "over baseline", "over reference (fp8)", "bias +25.", "(3 samples)"):
+    for part in ("measured ", "n=2", "over baseline", "over reference (fp8)", "bias +25.", "(3 samples)"):
         assert part in summary.answer
 
 
