@@ -138,7 +138,14 @@ REFUSED = {
         a_tuning_run(pod={"resourceName": "kubernetes.io/gpu"}),
         ["spec.pod.resourceName", "Kubernetes' own"],
     ),
-    "toleration": (a_tuning_run(pod={"tolerations": [{"value": "x"}]}), ["spec.pod.tolerations[0]", "must be Exists"]),
+    "toleration": (
+        a_tuning_run(pod={"tolerations": [{"operator": "Exists"}]}),
+        ["spec.pod.tolerations[0]", "name a key other than amd-gpu-unhealthy and amd-dcm"],
+    ),
+    "health-taint": (
+        a_tuning_run(pod={"tolerations": [{"key": "amd-dcm", "operator": "Exists"}]}),
+        ["spec.pod.tolerations[0]", "not fit to be measured on"],
+    ),
     "group": (a_tuning_run(pod={"supplementalGroups": [-1]}), ["spec.pod.supplementalGroups", "equal to 0"]),
     "float": (a_tuning_run(budget={"maxGPUHours": 0.5}), ["spec.budget.maxGPUHours"]),
 }

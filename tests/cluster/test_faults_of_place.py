@@ -17,7 +17,7 @@ from tunewright.trial_protocol.report import TrialReport
 from tunewright.trial_protocol.request import TrialRequest
 
 Document = dict[str, Any]
-SHORT: Document = {"budget": {"maxTrials": 3}, "validation": {"topK": 1, "steps": 5}}
+SHORT: Document = {"budget": {"maxTrials": 3}, "validation": {"topK": 1, "steps": 5, "repeats": 1}}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -92,8 +92,12 @@ async def test_a_trial_that_makes_room_for_production_is_preempted_and_runs_agai
         here.apply(**SHORT, pod={"priorityClassName": low})
         await here.until_running(1)
         control_plane.kubectl.apply(production(high), namespace=namespace)
-        status = await here.until(lambda status: status.get("trials", {}).get("lastFailure") is not None)
-        assert status["trials"]["lastFailure"]["class"] == "Preempted"
+        await here.until(lambda status: "Preempted" in [trial["phase"] for trial in status.get("recentTrials", ())])
+
+        async def production_has_the_node() -> bool:
+            return bool(control_plane.kubectl.get("pod", "production", namespace=namespace)["spec"].get("nodeName"))
+
+        await is_so(production_has_the_node)
         control_plane.kubectl("delete", "pod", "production", "-n", namespace, "--force", "--grace-period=0")
         gate.is_open = True
         status = await here.until(is_finished)

@@ -14,11 +14,11 @@ from tests.support.records import a_header, an_advice
 from tests.support.stand_in_kubelet import StandInKubelet, fixed_report
 from tunewright.adapters.clock import SystemClock
 from tunewright.adapters.kube import ledger as ledger_module
-from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, PODS, KubeClient, connected
+from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES, KubeClient, connected
 from tunewright.adapters.kube.events import post, transition_event
 from tunewright.adapters.kube.ledger import ConfigMapLedger
 from tunewright.adapters.kube.manifests import LEDGER_KEY
-from tunewright.adapters.kube.names import RunReference, trial_job_name
+from tunewright.adapters.kube.names import RunReference, nodes_service_name, trial_job_name
 from tunewright.adapters.kube.spec.trial import PodSpec
 from tunewright.adapters.kube.trials import KubeTrials
 from tunewright.adapters.ledger.lines import decode_lines
@@ -199,6 +199,50 @@ async def test_a_foreign_job_under_our_name_is_not_touched(control_plane: Cluste
         with pytest.raises(Conflict, match="is not ours"):
             await trials_of(client, run).start(request)
         assert await trials_of(client, run).observe() == []
+
+
+def on_two_nodes(run: RunReference) -> TrialRequest:
+    return a_request(kind="measure", run_uid=run.uid).model_copy(update={"nodes": 2})
+
+
+async def test_a_trial_on_two_nodes_is_one_job_of_two_pods_behind_one_service(
+    control_plane: Cluster, run: RunReference
+) -> None:
+    async with kube_client(control_plane) as client:
+        trials, request = trials_of(client, run), on_two_nodes(run)
+        await trials.start(request)
+        await trials.start(request)
+        assert len(await client.list(JOBS, run.namespace)) == 1
+        kubelet = StandInKubelet(client, run.namespace)
+        task = asyncio.create_task(kubelet.run())
+        seen = await finished(trials)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert (seen.report, seen.gpu_seconds) == (fixed_report(request), 2 * 80)
+        pods = await client.list(PODS, run.namespace)
+        hosts = sorted(pod["spec"]["hostname"] for pod in pods)
+        job = trial_job_name(run, request.identity)
+        assert hosts == [f"{job}-0", f"{job}-1"]
+        assert {pod["spec"]["subdomain"] for pod in pods} == {nodes_service_name(run)}
+        (service,) = await client.list(SERVICES, run.namespace)
+        assert service["metadata"]["ownerReferences"][0]["uid"] == run.uid
+
+
+async def test_a_foreign_service_under_our_name_is_not_touched(control_plane: Cluster, run: RunReference) -> None:
+    foreign = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": nodes_service_name(run)},
+        "spec": {"clusterIP": "None", "ports": [{"port": 80}]},
+    }
+    control_plane.kubectl.apply(foreign, namespace=run.namespace)
+    async with kube_client(control_plane) as client:
+        with pytest.raises(Conflict, match=r"the Service .* is not ours"):
+            await trials_of(client, run).start(on_two_nodes(run))
+        assert await client.list(JOBS, run.namespace) == []
+        (service,) = await client.list(SERVICES, run.namespace)
+    assert service["spec"]["ports"][0]["port"] == 80
 
 
 async def test_a_job_with_changed_labels_says_nothing(control_plane: Cluster, run: RunReference) -> None:

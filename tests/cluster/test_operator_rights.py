@@ -50,12 +50,14 @@ async def test_a_namespaced_role_is_enough(own_control_plane: ControlPlane, tmp_
     own_control_plane.kubectl("create", "namespace", namespace)
     log = tmp_path / "operator.log"
     operator = OperatorProcess(own_control_plane, namespace, log, grant(own_control_plane, namespace))
-    run = apply_run(own_control_plane, namespace, example())
+    two_nodes = {"nodes": 2, "gpusPerNode": 4, "accelerator": {"preset": "mi355x"}}
+    run = apply_run(own_control_plane, namespace, example(cluster=two_nodes))
     async with kube_client(own_control_plane) as client, gpu_node(client, namespace) as node:
         with operator:
             async with kubelet_of(client, namespace, node):
                 document = await wait_for(client, run, is_finished, operator)
     assert document["status"]["state"] == "Succeeded"
+    assert document["status"]["best"]["measured"]["nodes"] == 2
     capacity = condition(document["status"], "CapacityAvailable")
     assert (capacity["status"], capacity["reason"]) == ("Unknown", "NotChecked")
     assert "orbidden" not in log.read_text()

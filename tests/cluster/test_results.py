@@ -24,7 +24,7 @@ from tunewright.planner.replay import replay
 from tunewright.trial_protocol.request import TrialRequest
 
 Document = dict[str, Any]
-SHORT: Document = {"budget": {"maxTrials": 3}, "validation": {"topK": 1, "steps": 5}}
+SHORT: Document = {"budget": {"maxTrials": 3}, "validation": {"topK": 1, "steps": 5, "repeats": 1}}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -80,7 +80,9 @@ async def test_results_that_are_kept_outlive_the_run_until_they_are_collected(
     async with Scene(control_plane, namespace, operator, open_gate()) as here:
         here.apply(**SHORT)
         await here.until(is_finished)
-        await here.change({"results": {"keep": True}})
+        await here.change(
+            {"results": {"keep": True}}, {"argocd.argoproj.io/tracking-id": "app:tunewright.dev/TuningRun:a/b"}
+        )
         await here.until(lambda status: status["observedGeneration"] == 2)
         assert await collected(control_plane, monkeypatch, "-n", namespace) == []
         shards = await read_shards(here.client, here.run)

@@ -11,6 +11,7 @@ import yaml
 from tests.support.kube_documents import A_RUN, a_request, pod_options
 from tunewright.adapters.kube.events import transition_event
 from tunewright.adapters.kube.manifests import REQUEST_VARIABLE, ledger_shard, result_config_map, trial_job
+from tunewright.adapters.kube.multi_node import nodes_service
 from tunewright.adapters.kube.spec.trial import PodSpec, TrialSpec
 from tunewright.trial_protocol.codec import decode_request
 
@@ -40,11 +41,15 @@ CUSTOM_POD = PodSpec.parse(
     }
 )
 
+ON_NODES = a_request(kind="measure").model_copy(update={"nodes": 2})
+QUEUED = PodSpec.parse({"queueName": "tuning", "nodeSelection": "SelectorOnly"})
 MANIFESTS = {
     "trial-job": trial_job(A_RUN, a_request(), pod_options()),
     "measure-job-customised": trial_job(
         A_RUN, a_request(kind="measure"), pod_options(CUSTOM_TRIAL, CUSTOM_POD), ["gpu-3", "gpu-1"]
     ),
+    "measure-job-on-nodes": trial_job(A_RUN, ON_NODES, pod_options(pod=QUEUED)),
+    "nodes-service": nodes_service(A_RUN),
     "ledger-shard": ledger_shard(A_RUN, 3, '{"type":"header"}\n'),
     "result": result_config_map(A_RUN, {"result.json": "{}\n"}),
     "kept-result": result_config_map(A_RUN, {"result.json": "{}\n"}, keep=True),
@@ -62,6 +67,13 @@ def test_manifest_is_the_golden_one(name: str) -> None:
 
 def test_the_request_travels_in_the_environment() -> None:
     assert decode_request(_request_variable(MANIFESTS["trial-job"])["value"]) == a_request()
+
+
+def test_a_users_own_rendezvous_variables_are_left_as_they_are() -> None:
+    trial = TrialSpec.parse({"env": [{"name": "MASTER_PORT", "value": "29600"}]})
+    job = trial_job(A_RUN, ON_NODES, pod_options(trial))
+    environment = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert [one["value"] for one in environment if one["name"] == "MASTER_PORT"] == ["29600"]
 
 
 def _request_variable(job: dict[str, Any]) -> dict[str, Any]:

@@ -86,20 +86,36 @@ def pod_options(trial: TrialSpec | None = None, pod: PodSpec | None = None) -> P
     )
 
 
-def a_job(conditions: list[Document] | None = None, annotations: Document | None = None) -> Document:
-    """Return the trial Job as the API server returns it."""
-    job = trial_job(A_RUN, a_request(), pod_options())
+def a_job(
+    conditions: list[Document] | None = None,
+    annotations: Document | None = None,
+    *,
+    nodes: int = 1,
+    queue: str | None = None,
+) -> Document:
+    """Return the trial Job as the API server returns it; a queue has not admitted it yet."""
+    request = a_request(kind="measure" if nodes > 1 else "profile").model_copy(update={"nodes": nodes})
+    job = trial_job(A_RUN, request, pod_options(pod=PodSpec(queue_name=queue)))
     job["metadata"]["creationTimestamp"] = CREATED
     job["metadata"]["annotations"] |= annotations or {}
     job["status"] = {"conditions": conditions or []}
     return job
 
 
-def a_pod(state: Document | None = None, *, phase: str = "Pending", node: str = "", **status: Any) -> Document:
-    """Return the Pod of `a_job`; `state` is that of its container."""
-    containers = [{"name": "trial", "state": state}] if state else []
+def a_pod(
+    state: Document | None = None,
+    *,
+    phase: str = "Pending",
+    node: str = "",
+    index: int = 0,
+    started: bool = True,
+    **status: Any,
+) -> Document:
+    """Return the Pod of `a_job`; `state` is that of its container, `started` what its startup probe says."""
+    containers = [{"name": "trial", "state": state, "started": started}] if state else []
+    annotations = {"batch.kubernetes.io/job-completion-index": str(index)}
     return {
-        "metadata": {"name": "pod", "creationTimestamp": CREATED, "labels": {}},
+        "metadata": {"name": f"pod-{index}", "creationTimestamp": CREATED, "labels": {}, "annotations": annotations},
         "spec": {"nodeName": node} if node else {},
         "status": {"phase": phase, "containerStatuses": containers, **status},
     }

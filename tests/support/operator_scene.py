@@ -70,8 +70,8 @@ class Scene:
         await self.client.patch(TUNING_RUNS, self.namespace, self.run.name, patch)
 
     async def until(self, wanted: Callable[[Document], bool]) -> Document:
-        status: Document = (await wait_for(self.client, self.run, wanted, self.operator))["status"]
-        return status
+        document = await wait_for(self.client, self.run, wanted, self.operator)
+        return document.get("status") or {}
 
     async def until_running(self, count: int) -> None:
         await self.until(lambda _: len(self.kubelet.seen) >= count)
@@ -84,8 +84,8 @@ class Scene:
 
 
 async def is_so(look: Callable[[], Any]) -> None:
-    for _ in range(300):
+    for _ in range(900):  # the garbage collector looks for new kinds every half minute
         if await look():
             return
         await asyncio.sleep(0.1)
-    raise AssertionError("did not happen within 30 s")
+    raise AssertionError("did not happen within 90 s")

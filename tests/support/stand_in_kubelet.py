@@ -89,8 +89,12 @@ class StandInKubelet:
         now = asyncio.get_running_loop().time()
         if now < self._ending.setdefault(pod["metadata"]["uid"], now + ENDING_SECONDS):
             return
-        path = f"/api/v1/namespaces/{self._namespace}/pods/{pod['metadata']['name']}"
+        name = pod["metadata"]["name"]
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{name}"
         with contextlib.suppress(NotFound, Conflict, Transient):
+            if pod["status"].get("phase") in ("Pending", "Running"):  # a Job lets go of a Pod only when it has ended
+                status = {"status": finished("", exit_code=143, reason="Error")}
+                await self._client.patch(PODS, self._namespace, name, status, subresource="status")
             await self._client._call("DELETE", path, query={"gracePeriodSeconds": "0"})
 
     async def _finish(self, pod: dict[str, Any]) -> None:

@@ -23,6 +23,8 @@ def model_arguments(model: ModelArchitecture, sequence_length: int) -> Iterable[
     yield from _switches(model)
     yield from _attention(model)
     yield from _experts(model)
+    if model.num_multi_token_prediction_layers:
+        yield ("--mtp-num-layers", str(model.num_multi_token_prediction_layers))
 
 
 def _switches(model: ModelArchitecture) -> Iterable[Argument]:

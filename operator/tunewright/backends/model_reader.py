@@ -85,7 +85,7 @@ def _head_width(keys: Mapping[str, Any], latent: Mapping[str, Any] | None) -> An
 
 
 def _inner_width(keys: Mapping[str, Any], experts: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
-    """Return the width of the dense MLP: Megatron's default is 4 hidden widths, 8/3 of them in multiples of 64 gated."""
+    """Return the width of the dense MLP; Megatron's default is 4 hidden widths, gated 8/3 in multiples of 64."""
     if experts is not None and not experts["num_leading_dense_layers"]:
         return 0
     if keys.get("ffn_hidden_size"):

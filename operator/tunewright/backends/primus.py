@@ -219,13 +219,14 @@ def parse_keys(keys: dict[str, Any]) -> TrainingConfig:
     precision = "bf16" if keys.get("bf16") else "fp32"
     if keys.get("fp8"):
         precision = "mxfp8" if keys.get("fp8_recipe") == "mxfp8" else "fp8"
+    algorithm = keys.get("pp_algorithm") or ("1f1b-interleaved" if keys.get(_VIRTUAL, 1) != 1 else "1f1b")
     granularity = keys.get("recompute_granularity") or "none"
     optimizer = "distributed" if keys.get("use_distributed_optimizer") else "replicated"
     return TrainingConfig.parse(
         {
             **{ours: keys.get(theirs, 1) for ours, theirs in names.items()},
             "virtual_pipeline_parallel_size": keys.get(_VIRTUAL, 1),
-            "pipeline_schedule": algorithms.get(keys.get("pp_algorithm", "1f1b"), keys.get("pp_algorithm")),
+            "pipeline_schedule": algorithms.get(algorithm, algorithm),
             "recompute_granularity": granularity,
             "recompute_modules": tuple(keys.get("recompute_modules", ())),
             "recompute_method": keys.get("recompute_method", "uniform"),

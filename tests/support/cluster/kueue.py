@@ -91,8 +91,16 @@ def _make_certificates(folder: Path) -> None:
     run(openssl, "req", "-x509", "-new", "-key", folder / "ca.key", "-out", folder / "ca.crt", *authority)
     subject = ["-subj", f"/CN={WEBHOOK_NAME}.{NAMESPACE}.svc"]
     run(openssl, "req", "-new", "-key", folder / "tls.key", "-out", folder / "tls.csr", *subject)
-    signed = ["-CA", folder / "ca.crt", "-CAkey", folder / "ca.key", "-CAcreateserial", "-extfile", names]
-    request = ["-req", "-in", folder / "tls.csr", "-days", "3650", "-out", folder / "tls.crt"]
+    signed: list[str | Path] = [
+        "-CA",
+        folder / "ca.crt",
+        "-CAkey",
+        folder / "ca.key",
+        "-CAcreateserial",
+        "-extfile",
+        names,
+    ]
+    request: list[str | Path] = ["-req", "-in", folder / "tls.csr", "-days", "3650", "-out", folder / "tls.crt"]
     run(openssl, "x509", *request, *signed)
 
 

@@ -68,17 +68,21 @@ def suitable_nodes(nodes: Sequence[Document], options: PodOptions) -> list[Docum
     return [node for node in nodes if _is_suitable(node, options)]
 
 
-async def has_other_nodes(client: KubeClient, options: PodOptions, avoided: Collection[str]) -> bool:
-    """Tell whether a trial could run on a node that is none of `avoided`; no, where nobody may look."""
+async def has_other_nodes(
+    client: KubeClient, options: PodOptions, avoided: Collection[str], nodes_needed: int = 1
+) -> bool:
+    """Tell whether a trial could run on nodes that are none of `avoided`; no, where nobody may look."""
     try:
         nodes = await client.list(NODES)
     except Forbidden:
         return False
-    open_nodes = suitable_nodes(nodes, options)
-    return any(
-        _name(node) not in avoided and _is_open(node, options.pod.resource_name, options.pod.tolerations)
-        for node in open_nodes
-    )
+    resource = options.pod.resource_name
+    others = [
+        node
+        for node in suitable_nodes(nodes, options)
+        if _name(node) not in avoided and _is_open(node, resource, options.pod.tolerations)
+    ]
+    return sum(_allocatable(node, resource) // options.gpus_per_node for node in others) >= nodes_needed
 
 
 def _unfit(nodes: Sequence[Document], options: PodOptions) -> str:
@@ -133,7 +137,7 @@ def _is_open(node: Document, resource: str, tolerations: Sequence[TolerationSpec
 
 def _is_tolerated(taint: Mapping[str, Any], tolerations: Sequence[TolerationSpec]) -> bool:
     return any(
-        toleration.key in (None, taint["key"])
+        toleration.key == taint["key"]
         and toleration.effect in (None, taint["effect"])
         and (toleration.operator == "Exists" or (toleration.value or "") == taint.get("value", ""))
         for toleration in tolerations

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tunewright.adapters.kube import labels
-from tunewright.adapters.kube.client import CONFIG_MAPS, JOBS, TUNING_RUNS, Document, KubeClient, Resource
+from tunewright.adapters.kube.client import CONFIG_MAPS, JOBS, SERVICES, TUNING_RUNS, Document, KubeClient, Resource
 from tunewright.adapters.kube.names import RunReference
 
 Why = Literal["kept", "orphan"]
-_RESOURCES: Mapping[str, Resource] = {"ConfigMap": CONFIG_MAPS, "Job": JOBS}
+_RESOURCES: Mapping[str, Resource] = {"ConfigMap": CONFIG_MAPS, "Job": JOBS, "Service": SERVICES}
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ class ConfigMapLedger:
         """Return all records; raise `LedgerError` naming the first bad line, or when lines are gone that were there."""
         self._shards = await read_shards(self._client, self._run)
         text = shards_text(self._shards)
-        check_complete(text, self._told_digest, self._run)
         records = self._decode(text, f"ledger of {self._run.key}")
+        check_complete(text, self._told_digest, self._run)
         self._head = head_of(text)
         return records
 

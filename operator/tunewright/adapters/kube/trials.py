@@ -56,7 +56,7 @@ class KubeTrials:
         """
         if request.nodes > 1:
             await self._create_service()
-        job = trial_job(self._run, request, self.options, await self._avoided(request.identity))
+        job = trial_job(self._run, request, self.options, await self._avoided(request))
         try:
             await self._client.create(JOBS, self._run.namespace, job)
         except Conflict:
@@ -121,10 +121,11 @@ class KubeTrials:
     async def close(self) -> None:
         """Leave everything as it is: Jobs outlive the process that started them."""
 
-    async def _avoided(self, identity: TrialIdentity) -> Collection[str]:
+    async def _avoided(self, request: TrialRequest) -> Collection[str]:
         """Return the nodes to avoid; none where there are no others, or the trial would wait for ever."""
-        nodes = self.nodes_to_avoid(identity.trial) if identity.attempt > 1 else ()
-        return nodes if nodes and await has_other_nodes(self._client, self.options, nodes) else ()
+        nodes = self.nodes_to_avoid(request.identity.trial) if request.identity.attempt > 1 else ()
+        enough = bool(nodes) and await has_other_nodes(self._client, self.options, nodes, request.nodes)
+        return nodes if enough else ()
 
     def _identity(self, job: Document) -> TrialIdentity | None:
         """Return whose attempt a Job is; None where somebody changed its labels, so that nothing can be said of it."""

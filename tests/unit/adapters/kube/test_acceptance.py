@@ -210,14 +210,12 @@ def test_pods_may_find_a_cpu_where_instinct_is_modelled() -> None:
     assert run.pod_options.pci_device_ids == ("75a3", "75b3")
 
 
-def test_in_a_cluster_an_image_and_one_node_measurements_are_needed() -> None:
+def test_in_a_cluster_an_image_is_needed() -> None:
     document = a_tuning_run(cluster=EIGHT_NODES)
     with pytest.raises(NotAccepted) as caught:
         check_runs_in_cluster(accepted(document))
-    assert [problem.field for problem in caught.value.problems] == ["spec.trial.image", "spec.validation.nodes"]
-    check_runs_in_cluster(accepted(a_tuning_run(), default_image="trial:1"))
-    none = {"topK": 0, "includeBaseline": False}
-    check_runs_in_cluster(accepted(a_tuning_run(cluster=EIGHT_NODES, validation=none), default_image="trial:1"))
+    assert [problem.field for problem in caught.value.problems] == ["spec.trial.image"]
+    check_runs_in_cluster(accepted(document, default_image="trial:1"))
 
 
 OWN_LLM = LLMSpec(model="openai/own", max_output_tokens=1000)

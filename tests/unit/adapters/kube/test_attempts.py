@@ -148,3 +148,25 @@ def test_a_verdict_survives_on_the_job() -> None:
     again = view(None, job=job, after=5000)
     assert again.observation == late.observation
     assert again.to_end is None
+
+
+def test_time_in_a_queue_is_not_time_to_start() -> None:
+    """A Job that a queue holds back waits as long as the queue wants; from its admission on the deadline counts."""
+    waiting = a_job(queue="tuning")
+    seen = view(job=waiting, after=10_000)
+    assert (seen.observation.state, seen.to_end) == ("queued", None)
+    assert seen.observation.queued_seconds == 10_000
+    assert seen.waits_for is not None
+    assert "the queue tuning has not admitted it" in seen.waits_for.message
+    admitted = a_job(queue="tuning")
+    admitted["spec"]["suspend"] = False
+    assert view(job=admitted, after=10_000).to_end is None, "the Job controller has not looked at it yet"
+    admitted["status"]["startTime"] = "2026-11-30T07:00:00Z"
+    assert view(job=admitted, after=7200 + 99).to_end is None
+    assert view(job=admitted, after=7200 + 101).to_end is not None
+
+
+def test_a_job_that_somebody_suspends_has_its_start_deadline() -> None:
+    job = a_job()
+    job["spec"]["suspend"] = True
+    assert view(job=job, after=101).to_end is not None

@@ -139,7 +139,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "selector value": ({"pod": {"nodeSelector": {"pool": "-"}}}, "spec.pod.nodeSelector.pool", "pattern"),
     "resource name": ({"pod": {"resourceName": "gpu"}}, "spec.pod.resourceName", "pattern"),
     "foreign resource": ({"pod": {"resourceName": "kubernetes.io/gpu"}}, "spec.pod.resourceName", "Kubernetes' own"),
-    "toleration of nothing": ({"pod": {"tolerations": [{"value": "x"}]}}, "spec.pod.tolerations.0", "must be Exists"),
+    "toleration of everything": (
+        {"pod": {"tolerations": [{"operator": "Exists"}]}},
+        "spec.pod.tolerations.0",
+        "name a key other than amd-gpu-unhealthy and amd-dcm",
+    ),
+    "toleration of faulty devices": (
+        {"pod": {"tolerations": [{"key": "amd-gpu-unhealthy", "operator": "Exists"}]}},
+        "spec.pod.tolerations.0",
+        "not fit to be measured on",
+    ),
     "image": ({"trial": {"image": "trial 1"}}, "spec.trial.image", "pattern"),
 }
 
@@ -162,7 +171,10 @@ def test_what_kubernetes_takes_is_taken() -> None:
     }
     pod = {
         "nodeSelector": {"example.com/pool": "a.b_c", "zone": ""},
-        "tolerations": [{"operator": "Exists"}, {"key": "a/b", "value": "x", "effect": "NoSchedule"}],
+        "tolerations": [
+            {"key": "dedicated", "operator": "Exists"},
+            {"key": "a/b", "value": "x", "effect": "NoSchedule"},
+        ],
         "supplementalGroups": [0, 44],
         "resourceName": "nvidia.com/gpu",
     }

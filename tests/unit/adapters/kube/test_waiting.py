@@ -17,8 +17,10 @@ RUNNING = {"running": {"startedAt": "2026-11-30T05:00:05Z"}}
 FULL = {"conditions": [{"type": "CapacityAvailable", "status": "False"}]}
 
 
-def view(pod: dict[str, object] | None = None, refusals: tuple[str, ...] = (), after: float = 20) -> AttemptView:
-    return view_attempt(a_job(), [pod] if pod else [], refusals, an_identity(), PodSpec(), START + after)
+def view(
+    pod: dict[str, object] | None = None, refusals: tuple[str, ...] = (), after: float = 20, job: Any = None
+) -> AttemptView:
+    return view_attempt(job or a_job(), [pod] if pod else [], refusals, an_identity(), PodSpec(), START + after)
 
 
 @pytest.mark.parametrize(
@@ -27,8 +29,9 @@ def view(pod: dict[str, object] | None = None, refusals: tuple[str, ...] = (), a
         (view(refusals=(QUOTA,)), "QuotaExceeded", "t0012 waits: pods is forbidden: exceeded quota"),
         (view(a_pod(**NO_NODE)), "NotEnoughNodes", "Insufficient amd.com/gpu"),
         (view(refusals=("violates PodSecurity",)), "AdmissionDenied", "violates PodSecurity"),
+        (view(job=a_job(queue="tuning")), "Queued", "t0012 waits: the queue tuning has not admitted it"),
     ],
-    ids=["quota", "unschedulable", "admission"],
+    ids=["quota", "unschedulable", "admission", "queue"],
 )
 def test_what_keeps_a_trial_from_starting_is_a_lack_of_capacity(seen: AttemptView, reason: str, said: str) -> None:
     capacity = capacity_by_attempts([seen], {})

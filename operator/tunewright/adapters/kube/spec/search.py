@@ -100,7 +100,7 @@ class ValidationSpec(Value):
     include_baseline: bool = True
     nodes: int | None = Field(None, ge=1, le=16384, description="Default: the nodes of the cluster.")
     steps: int = Field(10, ge=1, le=64, description="Timed optimizer steps.")
-    repeats: int = Field(1, ge=1, le=20)
+    repeats: int = Field(2, ge=1, le=20, description="Runs of the fastest in all; of the others one.")
     launcher: Literal["Job"] = "Job"
 
 

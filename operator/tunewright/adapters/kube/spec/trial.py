@@ -36,7 +36,9 @@ _OWN_VOLUME = f"every trial has the volumes {', '.join(OWN_VOLUMES)} and their p
 _OWN_RESOURCE = "leave amd.com/... out: the operator asks for whole nodes"
 _FOREIGN_RESOURCE = "is Kubernetes' own: name an extended resource such as amd.com/gpu"
 _RESOURCE_KEYS = "keys are cpu, memory, ephemeral-storage, hugepages-2Mi, or extended resources such as example.com/nic"
-_KEYLESS = "without a key, operator must be Exists"
+HEALTH_TAINTS = ("amd-gpu-unhealthy", "amd-dcm")
+"""Of AMD's GPU operator (github.com/ROCm/gpu-operator): a fault was found, or the device is being partitioned."""
+_HEALTH = f"name a key other than {' and '.join(HEALTH_TAINTS)}: nodes with these taints are not fit to be measured on"
 _NO_VALUE = "operator Exists takes no value: remove it"
 _EVICTION = "tolerationSeconds needs effect NoExecute"
 
@@ -149,11 +151,11 @@ class TrialSpec(Value):
 
 
 class TolerationSpec(Value):
-    """A Kubernetes toleration."""
+    """A Kubernetes toleration. Without a key it would tolerate every taint, those of faulty devices too."""
 
     model_config = ConfigDict(
         json_schema_extra=validated(
-            rule("has(self.key) || (has(self.operator) && self.operator == 'Exists')", message=_KEYLESS),
+            rule(f"has(self.key) && !(self.key in {list(HEALTH_TAINTS)})", message=_HEALTH),
             rule("!has(self.value) || !has(self.operator) || self.operator == 'Equal'", message=_NO_VALUE),
             rule("!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')", message=_EVICTION),
         )
@@ -166,8 +168,8 @@ class TolerationSpec(Value):
 
     @model_validator(mode="after")
     def _is_one(self) -> "TolerationSpec":
-        if self.key is None and self.operator != "Exists":
-            raise ValueError(_KEYLESS)
+        if self.key is None or self.key in HEALTH_TAINTS:
+            raise ValueError(_HEALTH)
         if self.value is not None and self.operator == "Exists":
             raise ValueError(_NO_VALUE)
         if self.toleration_seconds is not None and self.effect != "NoExecute":
