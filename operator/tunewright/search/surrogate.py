@@ -1,40 +1,31 @@
-"""A Gaussian process on log(observed / estimated) over the enumerated space: where the analytic model is wrong.
+"""What is expected of rows that nobody tried: the estimate times what a Gaussian process learnt of its error.
 
-Its prior mean is zero, so without observations it trusts the model. Called by the explore phase, which asks for the
-next proposals by expected improvement, and by the briefing, which shows its best candidates to the LLM. Deterministic:
-hyper-parameters come from a grid by marginal likelihood, scores are rounded before they are compared.
+The process is on log(observed / estimated). Its prior mean is zero, so without observations it trusts the model.
+Called by the explore phase, which asks for the next proposals by expected improvement, and by the briefing, which
+shows its best candidates to the LLM.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
-from tunewright.domain.axes import AXES
 from tunewright.domain.config_batch import BoolArray, FloatArray, IntArray
+from tunewright.search.process import Process
 from tunewright.search.space import Space
 
-SIGNALS = (0.1, 0.2, 0.4)
-"""Candidates for the standard deviation of the model's log error; published analytic models err by 4 to 20 %.
-
-Not less than 0.1: a few observations that agree with the model say little about axes that they do not vary.
-"""
-LENGTHS = (0.25, 0.5, 1.0, 2.0)
-"""Candidates for the length scale of synergies, in feature units: rows that differ everywhere are 1.4 apart."""
-DEFAULT_SIGNAL, DEFAULT_LENGTH = 0.2, 0.5
-COMMON_SHARE = 0.5
-"""Error that all rows have in common, as a share of the signal."""
-ADDITIVE_SHARE = 0.7
-"""Part of the error's variance that each axis is expected to add on its own; the rest is for their synergies."""
-NOISE = 0.01
-"""Relative noise of one observation."""
-LEAST_OBSERVATIONS_TO_FIT = 4
 MOST_OBSERVATIONS = 256
 MOST_CANDIDATES = 20_000
 """Unseen rows that are scored, best estimates first: keeps a decision fast over large spaces."""
 SHORTLIST = 512
 """Rows that compete for the second and later proposals of one call."""
+EARLY_DOUBT = 3.0
+"""Widens the deviation that decides what to try by 1 + EARLY_DOUBT / (observations + 1).
+
+Signal and shares are chosen from the observations themselves: with few of them the process is too sure of itself.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,20 +52,21 @@ class Surrogate:
     """The process after some observations."""
 
     def __init__(self, space: Space, observations: Sequence[Observation]) -> None:
+        known = _informative(observations)
+        rows = np.array([item.row for item in known], dtype=np.int64)
+        observed = np.array([item.tokens_per_second_per_gpu for item in known])
+        self.rows = rows
+        """Rows of the observations that are learnt from."""
         self._space = space
-        self._features = _features(space)
-        self._rows = np.array([item.row for item in _informative(observations)], dtype=np.int64)
-        observed = np.array([item.tokens_per_second_per_gpu for item in _informative(observations)])
-        self._logs = np.log(space.tokens_per_second_per_gpu)
-        self._residuals = np.log(observed) - self._logs[self._rows]
-        best = max((item.tokens_per_second_per_gpu for item in observations), default=0.0)
-        self._best = float(np.log(best)) if best else float(self._logs[space.ranking[0]])
-        self._process = _fitted(self._features[self._rows], self._residuals)
+        self._logs = _log_estimates(space)
+        self._doubt = 1 + EARLY_DOUBT / (len(observations) + 1)
+        self._process = Process(space, rows, np.log(observed) - self._logs[rows])
+        self._best = self._expected(rows).max() if len(rows) else float(self._logs[space.ranking[0]])
 
     def score(self, rows: IntArray) -> list[Scored]:
         """Score rows, most promising first."""
-        mean, sigma = _predicted(self._process, self._features[rows])
-        gain = expected_improvement(self._logs[rows] + mean, sigma, self._best)
+        mean, sigma = self._process.predict(rows)
+        gain = expected_improvement(self._logs[rows] + mean, self._doubt * sigma, self._best)
         order = np.lexsort((rows, -self._logs[rows], -np.round(gain, 7)))
         return [
             Scored(int(rows[i]), float(np.exp(self._logs[rows[i]] + mean[i])), float(sigma[i]), float(gain[i]))
@@ -100,29 +92,26 @@ class Surrogate:
             believer = believer._believing(np.array([scored[0].row]))
         return chosen
 
+    def _expected(self, rows: IntArray) -> FloatArray:
+        """Return the expected log speed of rows: of observed ones, without their noise."""
+        return self._logs[rows] + self._process.predict(rows)[0]
+
     def _believing(self, rows: IntArray) -> "Surrogate":
-        """Return this process with its own predictions taken for observations, hyper-parameters kept."""
+        """Return this surrogate with its own predictions taken for observations."""
         if not len(rows):
             return self
-        mean, _ = _predicted(self._process, self._features[rows])
-        other = object.__new__(Surrogate)
-        other.__dict__.update(self.__dict__)
-        other._rows = np.concatenate([self._rows, rows])
-        other._residuals = np.concatenate([self._residuals, mean])
-        other._best = max(self._best, float((self._logs[rows] + mean).max()))  # what is believed is to be beaten too
-        other._process = _process(
-            self._features[other._rows], other._residuals, self._process.signal, self._process.length
-        )
+        other = copy.copy(self)
+        other._best = max(self._best, self._expected(rows).max())  # what is believed is to be beaten too
+        other._process = self._process.believing(rows)
         return other
 
 
 def expected_improvement(mean: FloatArray, sigma: FloatArray, best: float) -> FloatArray:
     """Return E[max(0, f − best)] of normal f, elementwise (Jones, Schonlau, Welch 1998, equation 15)."""
-    from scipy.stats import norm
-
     spread = np.maximum(sigma, 1e-12)
     z = (mean - best) / spread
-    improvement: FloatArray = (mean - best) * norm.cdf(z) + spread * norm.pdf(z)
+    density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
+    improvement: FloatArray = (mean - best) * ndtr(z) + spread * density
     return np.maximum(improvement, 0.0)
 
 
@@ -136,63 +125,8 @@ def _informative(observations: Sequence[Observation]) -> list[Observation]:
     return [*(earlier[i] for i in sorted(best)), *latest]
 
 
-def _features(space: Space) -> FloatArray:
-    """Encode rows: one column per value of an axis, and half the binary logarithm of degrees; constants are dropped.
-
-    Scaled by the number of axes, so that the inner product of a row with itself is about one.
-    """
-    if "features" not in space.memo:
-        columns = [_encoded(space, axis.field, axis.kind == "degree") for axis in AXES]
-        varying = [column for column in columns if column.shape[1]]
-        constant = np.zeros((len(space), 1))
-        space.memo["features"] = np.concatenate([constant, *varying], axis=1) / np.sqrt(max(len(varying), 1))
-    features: FloatArray = space.memo["features"]
-    return features
-
-
-def _encoded(space: Space, field: str, is_degree: bool) -> FloatArray:
-    column = space.batch.columns[field]
-    codes = np.unique(column)
-    if len(codes) < 2:
-        return np.zeros((len(column), 0))
-    one_hot: FloatArray = (column[:, None] == codes[None, :]).astype(np.float64)
-    if not is_degree:
-        return one_hot
-    logarithm = 0.5 * np.log2(np.maximum(column, 0.5))
-    return np.concatenate([one_hot, (logarithm - logarithm.mean())[:, None]], axis=1)
-
-
-@dataclass(frozen=True)
-class _Process:
-    regressor: Any
-    signal: float
-    length: float
-    observed: bool
-
-
-def _process(features: FloatArray, residuals: FloatArray, signal: float, length: float) -> _Process:
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern
-
-    additive = ConstantKernel(ADDITIVE_SHARE * signal**2) * DotProduct(sigma_0=COMMON_SHARE)
-    synergies = ConstantKernel((1 - ADDITIVE_SHARE) * signal**2) * Matern(length, nu=2.5)
-    kernel = additive + synergies
-    regressor = GaussianProcessRegressor(kernel, alpha=NOISE**2, optimizer=None)
-    if len(residuals):
-        regressor.fit(features, residuals)
-    return _Process(regressor, signal, length, observed=len(residuals) > 0)
-
-
-def _fitted(features: FloatArray, residuals: FloatArray) -> _Process:
-    """Choose signal and length by marginal likelihood; the defaults while there is too little to learn from."""
-    if len(residuals) < LEAST_OBSERVATIONS_TO_FIT:
-        return _process(features, residuals, DEFAULT_SIGNAL, DEFAULT_LENGTH)
-    processes = [_process(features, residuals, signal, length) for signal in SIGNALS for length in LENGTHS]
-    return max(processes, key=lambda item: round(float(item.regressor.log_marginal_likelihood_value_), 6))
-
-
-def _predicted(process: _Process, features: FloatArray) -> tuple[FloatArray, FloatArray]:
-    if not process.observed:
-        return np.zeros(len(features)), np.full(len(features), process.signal)
-    mean, sigma = process.regressor.predict(features, return_std=True)
-    return mean, sigma
+def _log_estimates(space: Space) -> FloatArray:
+    if "log estimates" not in space.memo:
+        space.memo["log estimates"] = np.log(space.tokens_per_second_per_gpu)
+    logs: FloatArray = space.memo["log estimates"]
+    return logs

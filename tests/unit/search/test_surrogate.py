@@ -104,9 +104,9 @@ def test_many_observations_are_capped_and_keep_the_best() -> None:
     space = build_space(problem, settings_of(problem))
     rows = space.ranking[: 2 * MOST_OBSERVATIONS]
     surrogate = Surrogate(space, observe(space, rows))
-    assert len(surrogate._rows) == MOST_OBSERVATIONS
+    assert len(surrogate.rows) == MOST_OBSERVATIONS
     truth = hidden_truth(space)
-    assert int(rows[np.argmax(truth[rows])]) in set(surrogate._rows.tolist())
+    assert int(rows[np.argmax(truth[rows])]) in set(surrogate.rows.tolist())
 
 
 def test_expected_improvement_has_its_limits() -> None:

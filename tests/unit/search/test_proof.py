@@ -1,0 +1,91 @@
+"""The search against truths that are known: a small part of `make bench-search`."""
+
+from functools import partial
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from benchmarks.search.methods import METHODS, Method, Start, axis_sweep, surrogate
+from benchmarks.search.problems import CASES, settings_of, space_of
+from benchmarks.search.profile_protocol import planner_finds, profile_truth_of
+from benchmarks.search.synergy import GAIN, finds, synergy_of
+from benchmarks.search.trials import Trials, run
+from benchmarks.search.truth import Truth, truth_of
+
+DENSE, MIXTRAL, DEEPSEEK = CASES
+SEEDS = (0, 1, 2)
+
+
+def trials_on(truth: Truth, method: Method, most: int) -> Trials:
+    given = Trials(truth.speeds, np.arange(len(truth.space)), truth.noise, most)
+    return run(partial(method, Start(truth.space, settings_of(DENSE), truth.seed)), given)
+
+
+def result(method: Method, error: float, most: int = 30) -> list[float]:
+    truths = [truth_of(space_of(DENSE), seed, error) for seed in SEEDS]
+    return [truth.share(trials_on(truth, method, most).after(most)[0]) for truth in truths]
+
+
+@pytest.mark.parametrize("error", [0.04, 0.1, 0.2])
+def test_a_truth_errs_by_what_was_asked_for(error: float) -> None:
+    space = space_of(MIXTRAL)
+    truth = truth_of(space, 1, error)
+    fits = space.fits
+    assert np.abs(truth.speeds[fits] / space.tokens_per_second_per_gpu[fits] - 1).mean() == pytest.approx(error)
+    assert truth.speeds[~fits].max() == 0
+    assert truth.best == truth.speeds.max()
+
+
+def test_profiles_show_no_effect_of_axes_outside_the_profile_key() -> None:
+    hidden = profile_truth_of(DENSE, 0, 0.1)
+    keys = hidden.truth.space.key_index
+    first = np.unique(keys, return_index=True)[1]
+    assert hidden.layer_factors == pytest.approx(hidden.layer_factors[first][keys])
+    fits = hidden.truth.space.fits
+    assert np.abs(hidden.truth.speeds[fits] / hidden.projected[fits] - 1).max() > 0.05
+
+
+@pytest.mark.parametrize("method", [*METHODS.values(), surrogate], ids=[*METHODS, "ours"])
+def test_no_method_gets_more_trials_than_there_are(method: Method) -> None:
+    if method in (METHODS["Optuna TPE"], METHODS["Optuna GP"]):
+        pytest.importorskip("optuna")
+    truth = truth_of(space_of(DENSE), 0, 0.1)
+    trials = trials_on(truth, method, 8)
+    assert len(trials.history) <= 8
+    assert sum(len(readings) for readings in trials.readings.values()) <= 8
+
+
+@pytest.mark.slow
+def test_the_surrogate_comes_near_the_optimum_and_nearer_than_the_others() -> None:
+    ours = result(surrogate, 0.1)
+    assert fmean(ours) >= 0.98
+    for name in ("random", "axis sweep, greedy", "two phases"):
+        assert fmean(result(METHODS[name], 0.1)) < fmean(ours)
+
+
+@pytest.mark.slow
+def test_the_planner_beats_the_baseline_on_what_profiles_show() -> None:
+    hidden = profile_truth_of(DENSE, 1, 0.1)
+    baseline = hidden.truth.space.row_of(DENSE.baseline)
+    assert baseline is not None
+    assert planner_finds(DENSE, hidden, 17).share > 1.1 * hidden.truth.share(baseline)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_synergy_pays_only_when_all_three_come_together(seed: int) -> None:
+    synergy = synergy_of(seed)
+    speeds = synergy.truth.speeds
+    assert speeds.max() == pytest.approx((1 + GAIN) * speeds[~synergy.wins].max())
+    baseline = synergy.space.row_of(synergy.baseline)
+    assert baseline is not None and speeds[baseline] > 0 and not synergy.wins[baseline]
+    assert synergy.baseline.moe_dispatcher != "deepep"
+    assert synergy.baseline.pipeline_schedule != synergy.schedule
+    assert synergy.baseline.recompute_granularity != synergy.recompute
+
+
+@pytest.mark.slow
+def test_three_way_synergies_are_found_without_an_llm_and_by_no_axis_sweep() -> None:
+    synergies = [synergy_of(seed) for seed in range(8)]
+    assert sum(finds(surrogate, synergy) for synergy in synergies) >= 7
+    assert not any(finds(axis_sweep, synergy) for synergy in synergies)
