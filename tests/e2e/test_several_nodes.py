@@ -17,9 +17,9 @@ from tests.support.kube_cluster import apply_run, install_crd, kube_client
 from tests.support.kube_documents import a_request, a_tuning_run, pod_options
 from tests.support.operator_process import OperatorProcess
 from tunewright.adapters.clock import SystemClock
-from tunewright.adapters.kube.client import PODS
+from tunewright.adapters.kube.client import JOBS, PODS
 from tunewright.adapters.kube.labels import OWN_OBJECTS
-from tunewright.adapters.kube.spec.trial import TrialSpec
+from tunewright.adapters.kube.spec.trial import PodSpec, TrialSpec
 from tunewright.adapters.kube.trials import KubeTrials
 from tunewright.planner.records import TrialFinished
 from tunewright.planner.replay import replay
@@ -131,6 +131,26 @@ async def test_a_pod_that_is_taken_away_ends_the_attempt_and_its_peer_says_so(no
     assert seen.message.startswith("node 0 (Pod ")
     assert "rank 0: " in seen.message
     assert seen.gpu_seconds > 0
+
+
+@pytest.mark.usefixtures("sixteen_gpus")
+async def test_what_a_queue_evicts_is_preempted(node: Node, node_namespace: str) -> None:
+    """The test plays Kueue: it lets the Job run, and suspends it again. Interrupted Pods end with a failure."""
+    run = apply_run(node.cluster, node_namespace, a_tuning_run())
+    trial = TrialSpec.parse(trial_on_host_python(node.cluster.kubectl, node_namespace, node.base_image()))
+    queued = pod_options(trial, PodSpec(queue_name="tuning"))
+    options = replace(queued, image=node.base_image(), gpus_per_node=1)
+    async with kube_client(node.cluster) as client:
+        trials = KubeTrials(client, run, options, SystemClock())
+        await trials.start(endless_on_two_nodes(run.uid))
+        (waiting,) = await trials.observe()
+        assert waiting.state == "queued"
+        job = trials.views[0].job_name
+        await client.patch(JOBS, node_namespace, job, {"spec": {"suspend": False}})
+        await eventually(trials, lambda seen: seen.state == "running")
+        await client.patch(JOBS, node_namespace, job, {"spec": {"suspend": True}})
+        seen = await eventually(trials, lambda seen: seen.state == "finished")
+    assert seen.failure == "Preempted"
 
 
 def endless_on_two_nodes(run_uid: str) -> TrialRequest:

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from tunewright import __version__
-from tunewright.cli.arguments import path_for
+from tunewright.cli.app_carrying import carrying
+from tunewright.cli.arguments import LedgerFile, path_for
 from tunewright.cli.console import print_error
 from tunewright.cli.streams import drop_unwritable
 from tunewright.errors import TuningError
@@ -24,13 +25,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-export_app = typer.Typer(help="Write parts of a run to files.", no_args_is_help=True)
-app.add_typer(export_app, name="export")
+app.add_typer(carrying)
 
 SpecFile = Annotated[Path, typer.Argument(metavar="FILE", help="A TuningRun as YAML.", parser=path_for("FILE"))]
-LedgerFile = Annotated[
-    Path, typer.Argument(metavar="LEDGER", help="A run.jsonl, local or exported.", parser=path_for("LEDGER"))
-]
 ModelConfig = Annotated[
     Path | None,
     typer.Option(
@@ -48,49 +45,6 @@ def main(version: Annotated[bool, typer.Option("--version", help="Print the vers
     if version:
         typer.echo(__version__)
         raise typer.Exit
-
-
-@app.command()
-def init(  # noqa: PLR0913 - options of a command
-    from_primus: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A Primus experiment YAML.", parser=path_for("--from-primus"))
-    ] = None,
-    from_megatron: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Megatron-LM arguments as text.", parser=path_for("--from-megatron")),
-    ] = None,
-    model_config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A Hugging Face config.json.", parser=path_for("--model-config")),
-    ] = None,
-    model: Annotated[str, typer.Option(metavar="PRESET", help="A model of the catalog.")] = "",
-    accelerator: Annotated[str, typer.Option(metavar="PRESET", help="An accelerator of the catalog.")] = "mi355x",
-    nodes: Annotated[int | None, typer.Option(min=1, max=16384, help="Default: the fewest that it fits.")] = None,
-    gpus_per_node: Annotated[int, typer.Option(min=1, max=256, help="Accelerators of a node.")] = 8,
-    sequence_length: Annotated[int | None, typer.Option(min=1, max=2**24, help="Default: the source's.")] = None,
-    global_batch_size: Annotated[int | None, typer.Option(min=1, max=2**24, help="Default: the source's.")] = None,
-    name: Annotated[str, typer.Option(help="Of the TuningRun; default: the model's.")] = "",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Default: standard output.", parser=path_for("--out")),
-    ] = None,
-) -> None:
-    """Write a TuningRun to start from, out of what you train with today."""
-    from tunewright.cli.init import Options, run_init
-
-    options = Options(
-        primus=from_primus,
-        megatron=from_megatron,
-        model_config=model_config,
-        model=model,
-        accelerator=accelerator,
-        nodes=nodes,
-        gpus_per_node=gpus_per_node,
-        sequence_length=sequence_length,
-        global_batch_size=global_batch_size,
-        name=name,
-    )
-    run_init(options, out)
 
 
 @app.command()
@@ -202,27 +156,6 @@ def compare(
 
 
 @app.command()
-def report(
-    ledger: LedgerFile,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE.html", help="The page to write.", parser=path_for("--out")),
-    ] = None,
-    text: Annotated[bool, typer.Option("--text", help="Print the story on the terminal.")] = False,
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.json", help="Pipelines of best and baseline for Perfetto.", parser=path_for("--trace")
-        ),
-    ] = None,
-) -> None:
-    """Tell the whole story of LEDGER: one HTML page that needs nothing else, text, or a trace of the pipelines."""
-    from tunewright.cli.report import run_report
-
-    run_report(ledger, out, trace, text=text)
-
-
-@app.command()
 def why(
     ledger: LedgerFile,
     trial: Annotated[str, typer.Argument(metavar="TRIAL", help="Such as t0007.")],
@@ -273,40 +206,6 @@ def gc(
     from tunewright.cli.gc import run_gc
 
     run_gc(namespace, run, delete=delete, kept=kept, json_output=json_output)
-
-
-@app.command()
-def apply_to(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Your Primus experiment YAML.", parser=path_for("FILE"))],
-    ledger: LedgerFile,
-    write: Annotated[bool, typer.Option("--write", help="Change FILE; without it, only show the difference.")] = False,
-) -> None:
-    """Put the best configuration of LEDGER into your own Primus experiment; comments and other keys stay."""
-    from tunewright.cli.apply_to import run_apply_to
-
-    run_apply_to(file, ledger, write=write)
-
-
-@export_app.command("best")
-def export_best(
-    ledger: LedgerFile,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the launch files.", parser=path_for("--out"))],
-) -> None:
-    """Write the best configuration of LEDGER for Primus, Megatron-LM and torchtitan, and the variables to set."""
-    from tunewright.cli.export import run_export_best
-
-    run_export_best(ledger, out)
-
-
-@export_app.command("ledger")
-def export_ledger(
-    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The TuningRun.")],
-    out: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
-) -> None:
-    """Write the ledger of a TuningRun in the cluster as JSON lines."""
-    from tunewright.cli.export import run_export_ledger
-
-    run_export_ledger(name, out)
 
 
 def run_app() -> None:

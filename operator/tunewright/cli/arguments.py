@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from tunewright.errors import InvalidInput
 
@@ -24,3 +27,8 @@ def refuse_twice(name: str, given: Iterable[object]) -> None:
         if value in seen:
             raise InvalidInput.of(name, value, "is given twice: remove one")
         seen.add(value)
+
+
+LedgerFile = Annotated[
+    Path, typer.Argument(metavar="LEDGER", help="A run.jsonl, local or exported.", parser=path_for("LEDGER"))
+]

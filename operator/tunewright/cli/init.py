@@ -166,14 +166,18 @@ def _document(
     if source.config is not None:
         spec["baseline"] = _baseline(source.config)
     spec["budget"] = {"maxTrials": 30}
-    name = options.name or _kubernetes_name(model.name)
+    name = options.name or _kubernetes_name(known_model(catalog, model) or model.name)
     head = {"apiVersion": "tunewright.dev/v1alpha1", "kind": "TuningRun", "metadata": {"name": name}}
     return head | {"spec": spec}, guesses
 
 
 def _model_reference(model: ModelArchitecture, catalog: Catalog) -> dict[str, Any]:
     known = known_model(catalog, model)
-    return {"preset": known} if known else {"architecture": model.to_json()}
+    return {"preset": known} if known else {"architecture": _shape(model)}
+
+
+def _shape(model: ModelArchitecture) -> dict[str, Any]:
+    return model.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude_none=True)
 
 
 def _baseline(config: TrainingConfig) -> dict[str, Any]:

@@ -102,20 +102,25 @@ def _span(text: str, key: Node, value: Node) -> tuple[int, int]:
     if value.start_mark.index < begin:
         alias = re.compile(r"[ \t]*\*[^\s,\]}]+").match(text, begin)
         return (begin, alias.end()) if alias else (begin, begin)
-    if value.anchor is not None:
-        raise InvalidInput.of(str(key.value), None, "has an anchor, so that other keys change with it: write them out")
     end = len(text[: _end(value)].rstrip())
     return (begin, begin) if end < begin else (begin, end)
 
 
+def _own_span(text: str, key: Node, value: Node) -> tuple[int, int]:
+    """Return the same for a value that is to change; raise `InvalidInput` where others would change with it."""
+    if value.anchor is not None and value.start_mark.index >= _colon(text, key):
+        raise InvalidInput.of(str(key.value), None, "has an anchor, so that other keys change with it: write them out")
+    return _span(text, key, value)
+
+
 def _replacement(text: str, key: Node, value: Node, wanted: object) -> _Edit:
-    start, end = _span(text, key, value)
+    start, end = _own_span(text, key, value)
     lead = re.compile(r"[ \t]+").match(text, start, end)
     return start, end, (lead[0] if lead else " ") + _written(wanted)
 
 
 def _deletion(text: str, key: Node, value: Node) -> _Edit:
-    _, end = _span(text, key, value)
+    _, end = _own_span(text, key, value)
     start = text.rfind("\n", 0, key.start_mark.index) + 1
     return start, _line_end(text, end), ""
 
@@ -133,7 +138,7 @@ def _additions(text: str, key: Node, mapping: MappingNode | None, added: Mapping
     else:
         last_key, last = mapping.value[-1]
         indent, edits = " " * last_key.start_mark.column, []
-        at = _line_end(text, _span(text, last_key, last)[1] if last.anchor is None else _end(last))
+        at = _line_end(text, _span(text, last_key, last)[1])
     lines = "".join(f"{indent}{name}: {_written(value)}{newline}" for name, value in added.items())
     before = "" if text[at - 1 : at] == "\n" else newline
     return [*edits, (at, at, before + lines)]

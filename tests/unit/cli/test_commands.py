@@ -49,7 +49,7 @@ def test_plan_ranks_what_fits_and_says_how_long_it_took() -> None:
     assert best["memory"]["allocatedBytes"] > 0
     assert document["elapsedSeconds"] > 0
     assert 0 < document["forecast"]["trials"] <= 30
-    assert document["forecast"]["validations"] == 4
+    assert document["forecast"]["validations"] == 5
 
 
 def test_plan_fits_a_hundred_columns() -> None:

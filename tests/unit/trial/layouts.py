@@ -121,6 +121,7 @@ def main() -> None:
     for name, request in sorted(everything.items(), key=lambda item: -len(preloads(item[1]))):
         print(f"layout {name}", file=sys.stderr, flush=True)
         report = run(request, time.monotonic())
+        assert report is not None, "only another node leaves no report"
         print(f"outcome {report.failure or 'measured'} {report.message}", file=sys.stderr, flush=True)
 
 

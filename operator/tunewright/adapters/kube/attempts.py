@@ -164,13 +164,20 @@ def _outcome(job: Document, members: Members, identity: TrialIdentity, now: floa
     if ended is not None:
         return ended
     alive = any(pod is not None for pod in members)
-    verdict = _from_job(conditions, is_alive=alive)
+    verdict = _evicted(job, conditions) or _from_job(conditions, is_alive=alive)
     return Outcome(verdict=verdict, message=verdict.message) if verdict else None
 
 
 def _true_conditions(job: Document) -> dict[str, Document]:
     conditions = job.get("status", {}).get("conditions") or ()
     return {condition["type"]: condition for condition in conditions if condition["status"] == "True"}
+
+
+def _evicted(job: Document, conditions: Mapping[str, Document]) -> Verdict | None:
+    """A queue suspends what it evicts; Pods that end with a failure then, as ours do when interrupted, fail the Job."""
+    if is_queued(job) and not {"FailureTarget", "Failed"}.isdisjoint(conditions):
+        return Verdict("Preempted", f"the queue {job['metadata']['labels'][labels.QUEUE]} took its room back")
+    return None
 
 
 def _from_job(conditions: Mapping[str, Document], *, is_alive: bool) -> Verdict | None:

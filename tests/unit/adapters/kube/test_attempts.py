@@ -170,3 +170,9 @@ def test_a_job_that_somebody_suspends_has_its_start_deadline() -> None:
     job = a_job()
     job["spec"]["suspend"] = True
     assert view(job=job, after=101).to_end is not None
+
+
+def test_a_job_that_its_queue_suspends_and_that_fails_by_it_was_preempted() -> None:
+    job = a_job([{"type": "FailureTarget", "status": "True", "reason": "BackoffLimitExceeded"}], queue="tuning")
+    seen = view(job=job).observation
+    assert (seen.failure, seen.message) == ("Preempted", "the queue tuning took its room back")
