@@ -58,7 +58,7 @@ async def test_a_run_goes_from_apply_to_measured_results(
         assert status["best"]["measured"]["tokensPerSecondPerGPU"] > 0
         assert status["best"]["projected"]["tokensPerSecondPerGPU"] > 0
         assert status["trials"]["failed"] == 0
-        assert status["trials"]["measured"] == 3
+        assert status["trials"]["measured"] >= 3
         assert status["observedGeneration"] == 1
         assert "finalizers" not in document["metadata"]
         assert set(document["metadata"]["annotations"]) == {"kubectl.kubernetes.io/last-applied-configuration"}

@@ -106,7 +106,7 @@ def test_an_operator_killed_midway_reaches_measured_results_with_each_trial_once
     assert status["trials"]["failed"] == 0
     assert status["best"]["measured"]["tokensPerSecondPerGPU"] > 0
     assert status["best"]["projected"]["tokensPerSecondPerGPU"] > 0
-    assert status["bias"]["samples"] == status["trials"]["measured"] == 3
+    assert status["bias"]["samples"] == status["trials"]["measured"] >= 3
     assert_pods_asked_for_gpus(node, node_namespace)
     records = exported(node, node_namespace)
     finished = [(record.trial, record.attempt) for record in records if isinstance(record, TrialFinished)]

@@ -29,7 +29,7 @@ def assert_complete(out: Path) -> None:
     assert result["state"] == "Succeeded"
     assert result["simulated"] is False
     assert result["counters"]["failed"] == 0
-    assert result["counters"]["measured"] == 3
+    assert result["counters"]["measured"] >= 3
     assert result["bestMeasured"]["tokensPerSecondPerGPU"] > 0
     assert result["bias"]["samples"] == 3
     ended = Counter((r.trial, r.attempt) for r in read_ledger(out / "run.jsonl") if isinstance(r, TrialFinished))
