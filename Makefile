@@ -93,6 +93,10 @@ $(PEER)/.installed:
 bench-search: setup ## Compare searches on truths that are known (15 minutes on two cores; ARGS=--full for 20 seeds)
 	$(BIN)/python -m benchmarks.search $(ARGS)
 
+.PHONY: ablation
+ablation: setup ## Take one mechanism after another away from the cost model, print the errors (5 minutes)
+	$(BIN)/python benchmarks/ablation.py
+
 .PHONY: bench-plan
 bench-plan: setup $(PEER)/.installed ## Time a plan of 24,500 configurations, and of a million, beside a public peer
 	$(BIN)/python benchmarks/plan.py --million --peer $(PEER)/bin/python
