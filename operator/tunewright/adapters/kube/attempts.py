@@ -88,7 +88,7 @@ def view_attempt(
     members = members_of(job, pods)
     times = _times(job, members, now)
     ended = _outcome(job, members, identity, now)
-    to_end = None if ended else _overdue(members, refusals, pod, times, now)
+    to_end = _others_end(ended) if ended else _overdue(members, refusals, pod, times, now)
     waiting = None if ended or to_end or times.started else _refused(job, members, refusals)
     observation = TrialObservation(
         trial=identity.trial,
@@ -166,6 +166,11 @@ def _outcome(job: Document, members: Members, identity: TrialIdentity, now: floa
     alive = any(pod is not None for pod in members)
     verdict = _evicted(job, conditions) or _from_job(conditions, is_alive=alive)
     return Outcome(verdict=verdict, message=verdict.message) if verdict else None
+
+
+def _others_end(ended: Outcome) -> Verdict | None:
+    """The Job of a lost node's Pod does not fail before that Pod is gone: its peers would hang on."""
+    return Verdict(ended.failure, ended.message) if ended.others_run and ended.failure else None
 
 
 def _true_conditions(job: Document) -> dict[str, Document]:

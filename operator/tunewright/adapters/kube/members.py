@@ -12,6 +12,7 @@ from tunewright.adapters.kube.pod_state import (
     Verdict,
     began_at,
     container_state,
+    disrupted_at,
     disruption,
     ended_at,
     node_of,
@@ -32,12 +33,16 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended: a report, or a verdict without one; which node it came from; all in words."""
+    """How an attempt ended: a report, or a verdict without one; which node it came from; all in words.
+
+    `others_run`: a failure was not waited for any longer, and Pods still hold their nodes.
+    """
 
     report: TrialReport | None = None
     verdict: Verdict | None = None
     node: str = ""
     message: str = ""
+    others_run: bool = False
 
     @property
     def failure(self) -> FailureClass | None:
@@ -72,11 +77,13 @@ def settled(members: Members, identity: TrialIdentity, now: float, *, is_job_ove
         return None
     silent = [pod for pod in members if pod is not None and all(pod is not end.pod for end in ends)]
     missing = any(pod is None for pod in members) and not is_job_over
-    first = min(ended_at(end.pod) or now for end in ends)
+    first = min(ended_at(end.pod) or disrupted_at(end.pod) or now for end in ends)
     if (silent or missing) and now - first <= SETTLE_SECONDS:
         return None
     found = next((end for end in ends if end.outcome.failure is None), None)
-    return found.outcome if found is not None else _explained(ends, len(members))
+    if found is not None:
+        return found.outcome
+    return replace(_explained(ends, len(members)), others_run=bool(silent))
 
 
 def gpu_pod_seconds(members: Members, now: float) -> float:

@@ -98,6 +98,15 @@ def ended_at(pod: Document) -> float | None:
     return seconds(ended) if ended else None
 
 
+def disrupted_at(pod: Document) -> float | None:
+    """Return when the cluster said that it takes the Pod away; None where it has not. The kubelet may be gone then."""
+    for condition in pod["status"].get("conditions") or ():
+        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+            since = condition.get("lastTransitionTime")
+            return seconds(since) if since else None
+    return None
+
+
 def has_started(pod: Document) -> bool:
     """Tell whether the container began and, if there is a startup probe, whether that said so."""
     status = _container_status(pod)

@@ -145,6 +145,17 @@ def test_others_have_a_while_to_say_what_happened_to_them() -> None:
     assert view(*pods, after=46 + SETTLE_SECONDS).observation.failure == "RcclFailure"
 
 
+def test_a_node_that_is_gone_is_not_waited_for_longer() -> None:
+    """Its kubelet never says that the container ended, and the others hang in a collective."""
+    lost = [DISRUPTED[0] | {"lastTransitionTime": "2026-11-30T05:00:50Z"}]
+    pods = running(0), running(1, conditions=lost)
+    assert view(*pods, after=50 + SETTLE_SECONDS).observation.state == "running"
+    late = view(*pods, after=51 + SETTLE_SECONDS)
+    assert (late.observation.failure, late.observation.node) == ("NodeLost", "gpu-1")
+    assert late.to_end is not None, "or the others would hold their nodes until their own watchdog"
+    assert late.to_end.failure == "NodeLost"
+
+
 def test_pods_that_are_gone_with_their_job_are_not_waited_for() -> None:
     job = a_job(FAILING, nodes=2)
     seen = view(BROKEN, job=job, after=46).observation
