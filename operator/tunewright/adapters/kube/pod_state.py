@@ -53,6 +53,8 @@ def _from_container(
     lost = disruption(pod)
     if lost is not None:
         return None, lost
+    if pod["metadata"].get("deletionTimestamp"):
+        return None, None  # it was told to end: what its Job does next tells what that was, a queue may start it again
     code = terminated.get("exitCode")
     return None, Verdict("ResultMissing", f"the trial ended with exit code {code} and left no report")
 

@@ -130,6 +130,13 @@ def test_a_pod_that_terminates_for_ever_is_lost() -> None:
     assert late.to_end.failure == "NodeLost"
 
 
+def test_a_pod_that_was_told_to_end_says_nothing_about_its_trial() -> None:
+    pod = a_pod(terminated("", code=143, reason="Error"))
+    pod["metadata"]["deletionTimestamp"] = "2026-11-30T05:00:10Z"
+    seen = view(pod, after=20)
+    assert (seen.observation.state, seen.to_end) == ("running", None)
+
+
 @pytest.mark.parametrize(
     ("condition", "failure"),
     [
