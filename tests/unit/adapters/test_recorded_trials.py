@@ -85,7 +85,7 @@ async def test_what_nothing_answers_is_tried_where_trials_run() -> None:
 
 async def test_each_measurement_answers_once_also_after_a_restart() -> None:
     run = searched()
-    config = run.state.measurements[0].config
+    config = run.state.measurements[-1].config
     names = [trial.name for trial in run.state.measurements if trial.config == config]
     trials = RecordedTrials(run.records, (), None)
     found = [await answer(trials, a_request(config, "measure", f"t005{number}")) for number in range(3)]
