@@ -49,19 +49,6 @@ def report_in(folder: Path, request: TrialRequest) -> TrialReport:
     return decode_report((folder / "report.json").read_text(), request.identity)
 
 
-def test_two_nodes_meet_by_address_and_train_as_one_job(tmp_path: Path) -> None:
-    request, port = on_two_nodes(), a_free_port()
-    nodes = [start_node(request, tmp_path / str(node), node, port) for node in (0, 1)]
-    for node in nodes:
-        finish(node)
-    reports = [report_in(tmp_path / str(node), request) for node in (0, 1)]
-    assert [report.failure for report in reports] == [None, None]
-    first, second = (report.measured for report in reports)
-    assert first is not None and second is not None
-    assert first.losses == second.losses
-    assert (first.nodes, first.world_size) == (2, 2)
-
-
 def test_when_a_node_dies_the_other_reports_a_failed_collective(tmp_path: Path) -> None:
     request, port = on_two_nodes(steps=10**6, deadline_seconds=120), a_free_port()
     nodes = [start_node(request, tmp_path / str(node), node, port) for node in (0, 1)]
