@@ -64,7 +64,7 @@ async def test_a_namespaced_role_is_enough(own_control_plane: ControlPlane, tmp_
 
 
 async def test_with_the_charts_grant_the_key_is_read_from_that_secret_and_from_no_other(
-    own_control_plane: ControlPlane, tmp_path: Path
+    own_control_plane: ControlPlane, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     namespace, kubectl = "granted", own_control_plane.kubectl
     kubectl("create", "namespace", namespace)
@@ -73,7 +73,9 @@ async def test_with_the_charts_grant_the_key_is_read_from_that_secret_and_from_n
     grant = f"llm.grantSecrets[0].namespace={namespace},llm.grantSecrets[0].name=llm"
     scope = f"watch.namespaces={{{namespace}}}"
     objects = rendered(namespace, "--set", scope, "--set", grant, "--set", "crds.enabled=false")
-    kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(item for item in objects if item["kind"] != "Deployment"))
+    rights = yaml.safe_dump_all(item for item in objects if item["kind"] != "Deployment")
+    kubectl("apply", "-f", "-", stdin=rights)
+    request.addfinalizer(lambda: kubectl("delete", "--wait=false", "-f", "-", stdin=rights))  # some are the cluster's
     account = f"--as=system:serviceaccount:{namespace}:tunewright"
     for secret, answer in (("llm", "yes"), ("other", "no")):
         said = kubectl("auth", "can-i", "get", f"secret/{secret}", "-n", namespace, account, check=False)
@@ -83,5 +85,5 @@ async def test_with_the_charts_grant_the_key_is_read_from_that_secret_and_from_n
         document, log = asking(server.api_base), tmp_path / "operator.log"
         status, _ = await finished_status(own_control_plane, namespace, document, log, kubeconfig)
     assert condition(status, "AdvisorAvailable")["status"] == "True"
-    assert {request.headers["authorization"] for request in server.requests} == {f"Bearer {KEY}"}
+    assert {seen.headers["authorization"] for seen in server.requests} == {f"Bearer {KEY}"}
     assert "orbidden" not in log.read_text()
