@@ -1,6 +1,5 @@
 """Faults that say nothing about a configuration: another node, a word about what is missing, an end."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,11 +22,6 @@ SHORT: Document = {"budget": {"maxTrials": 3}, "validation": {"topK": 1, "steps"
 @pytest.fixture(scope="module", autouse=True)
 def crd(control_plane: Cluster) -> None:
     install_crd(control_plane)
-
-
-@pytest.fixture
-def operator(control_plane: Cluster, namespace: str, tmp_path: Path) -> OperatorProcess:
-    return OperatorProcess(control_plane, namespace, tmp_path / "operator.log")
 
 
 def fault_of_node(request: TrialRequest) -> str:

@@ -1,7 +1,6 @@
 """What people do to a run while it is alive: suspend, resume, change its budget, stop and delete it."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +19,6 @@ Document = dict[str, Any]
 @pytest.fixture(scope="module", autouse=True)
 def crd(control_plane: Cluster) -> None:
     install_crd(control_plane)
-
-
-@pytest.fixture
-def operator(control_plane: Cluster, namespace: str, tmp_path: Path) -> OperatorProcess:
-    return OperatorProcess(control_plane, namespace, tmp_path / "operator.log")
 
 
 @pytest.fixture

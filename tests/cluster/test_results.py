@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,11 +29,6 @@ SHORT: Document = {"budget": {"maxTrials": 3}, "validation": {"topK": 1, "steps"
 @pytest.fixture(scope="module", autouse=True)
 def crd(control_plane: Cluster) -> None:
     install_crd(control_plane)
-
-
-@pytest.fixture
-def operator(control_plane: Cluster, namespace: str, tmp_path: Path) -> OperatorProcess:
-    return OperatorProcess(control_plane, namespace, tmp_path / "operator.log")
 
 
 def open_gate() -> Gate:

@@ -1,12 +1,13 @@
 """Builders of ledger records with fixed clock readings."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from tunewright.domain.catalog_loader import shipped_catalog
 from tunewright.domain.hardware import Cluster
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
-from tunewright.planner.records import Advice, Header
+from tunewright.planner.records import Advice, Header, TrialFinished
 from tunewright.planner.settings import PlannerSettings, ValidationSettings
 from tunewright.trial_protocol.request import ExpectedDevice
 
@@ -52,3 +53,9 @@ def a_header(**changes: Any) -> Header:
 def an_advice(number: int, **changes: Any) -> Advice:
     """Return the answer to round `number`."""
     return Advice(**({"round": number, "outcome": "answered", "at": AT} | changes))
+
+
+def measured_digests(records: Iterable[object]) -> set[str]:
+    """Return the digests of the configurations that a ledger has a measurement of."""
+    reports = (record.report for record in records if isinstance(record, TrialFinished))
+    return {report.identity.config_digest for report in reports if report is not None and report.measured is not None}
