@@ -16,6 +16,7 @@ from tunewright.adapters.kube.members import Members, Outcome, gpu_pod_seconds, 
 from tunewright.adapters.kube.pod_state import (
     Verdict,
     began_at,
+    ended_at,
     has_started,
     node_of,
     seconds,
@@ -240,13 +241,14 @@ def _not_started(members: Members, refusals: Sequence[str]) -> Verdict:
 
 
 def _times(job: Document, members: Members, now: float) -> _Times:
-    """An attempt starts when the last of its Pods does: none trains before."""
+    """An attempt starts when the last of its Pods does: none trains before. What has ended runs no longer."""
     created = seconds(job["metadata"]["creationTimestamp"])
     if is_queued(job):
         return _Times(False, max(0.0, now - created), 0.0, 0.0)
     begun = [began for pod in members if pod is not None and (began := began_at(pod)) is not None]
     if len(begun) == len(members) and all(pod is not None and has_started(pod) for pod in members):
-        return _Times(True, max(0.0, max(begun) - created), 0.0, max(0.0, now - max(begun)))
+        until = max((pod and ended_at(pod)) or now for pod in members)
+        return _Times(True, max(0.0, max(begun) - created), 0.0, max(0.0, until - max(begun)))
     waited = now - (_admitted_at(job, now) if labels.QUEUE in job["metadata"]["labels"] else created)
     return _Times(False, max(0.0, now - created), max(0.0, waited), 0.0)
 

@@ -137,6 +137,15 @@ def test_a_pod_that_was_told_to_end_says_nothing_about_its_trial() -> None:
     assert (seen.observation.state, seen.to_end) == ("running", None)
 
 
+def test_the_time_after_a_containers_end_is_no_run_time() -> None:
+    """A Pod that its queue evicted may stay for a while when the node is slow to confirm its end."""
+    pod = a_pod(terminated("", code=143, reason="Error"))
+    pod["metadata"]["deletionTimestamp"] = "2026-11-30T05:06:40Z"
+    seen = view(pod, after=420)
+    assert (seen.observation.state, seen.to_end) == ("running", None)
+    assert seen.observation.gpu_seconds == 30 * 8
+
+
 @pytest.mark.parametrize(
     ("condition", "failure"),
     [
