@@ -80,6 +80,17 @@ def report(
 
 
 @carrying.command()
+def watch(
+    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The TuningRun.")],
+) -> None:
+    """Show a TuningRun of the cluster while it goes on; exit 1 if it does not succeed."""
+    from tunewright.cli.watch import run_watch
+
+    if not run_watch(name):
+        raise typer.Exit(1)
+
+
+@carrying.command()
 def apply_to(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Your Primus experiment YAML.", parser=path_for("FILE"))],
     ledger: LedgerFile,

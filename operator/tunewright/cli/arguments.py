@@ -32,3 +32,11 @@ def refuse_twice(name: str, given: Iterable[object]) -> None:
 LedgerFile = Annotated[
     Path, typer.Argument(metavar="LEDGER", help="A run.jsonl, local or exported.", parser=path_for("LEDGER"))
 ]
+
+
+def namespace_and_name(text: str) -> tuple[str, str]:
+    """Split NAMESPACE/NAME; raise `InvalidInput` where either is missing."""
+    namespace, _, name = text.partition("/")
+    if not (namespace and name):
+        raise InvalidInput.of("NAMESPACE/NAME", text, "must be a namespace and a name, such as default/quickstart")
+    return namespace, name

@@ -8,6 +8,7 @@ from tunewright.adapters.ledger.file import read_ledger
 from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.backends import RENDERERS
 from tunewright.backends.primus_launch import exports
+from tunewright.cli.arguments import namespace_and_name
 from tunewright.cli.console import messages
 from tunewright.cli.outputs import replace_text
 from tunewright.domain.axes import describe
@@ -41,10 +42,7 @@ def run_export_ledger(name: str, out: Path | None) -> None:
     """Read the run's shards with your kubeconfig, check them, and write them as JSON lines."""
     from tunewright.adapters.kube.export import exported_ledger  # the cluster's client, which files need not
 
-    namespace, separator, run = name.partition("/")
-    if not (namespace and separator and run):
-        raise InvalidInput.of("NAMESPACE/NAME", name, "must be a namespace and a name, such as default/quickstart")
-    text = asyncio.run(exported_ledger(namespace, run))
+    text = asyncio.run(exported_ledger(*namespace_and_name(name)))
     decode_lines(text, name)
     if out is None:
         sys.stdout.write(text)
