@@ -1,12 +1,15 @@
 """The operator as a process against a real control plane; Pods are answered by a stand-in, so no node is needed."""
 
 import asyncio
+import base64
+import gzip
 import json
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.support.cluster.cluster import Cluster
 from tests.support.kube_cluster import apply_run, install_crd, kube_client
@@ -19,6 +22,7 @@ from tunewright.adapters.kube.ledger import read_shards, shard_text, shards_text
 from tunewright.adapters.kube.manifests import LEDGER_KEY
 from tunewright.adapters.kube.names import RunReference
 from tunewright.adapters.ledger.lines import decode_lines
+from tunewright.cli.app import app
 from tunewright.planner.records import without_timings
 from tunewright.planner.replay import replay
 
@@ -66,8 +70,14 @@ async def test_a_run_goes_from_apply_to_measured_results(
         result = await client.find(CONFIG_MAPS, namespace, "tiny-result")
         assert result is not None
         assert {"result.json", "best-primus.yaml", "best-megatron.args"} <= set(result["data"])
+        page = gzip.decompress(base64.b64decode(result["binaryData"]["report.html.gz"]))
+        assert page.startswith(b"<!DOCTYPE html>")
         ledger = await exported_ledger(namespace, "tiny", str(control_plane.kubeconfig))
         assert replay(decode_lines(ledger, "export")) is None
+        runner = CliRunner(env={"KUBECONFIG": str(control_plane.kubeconfig)})
+        watched = await asyncio.to_thread(runner.invoke, app, ["watch", f"{namespace}/tiny"])
+        line = f"Succeeded: trials {status['trials']['summary']}: {status['answer']}\n"
+        assert (watched.exit_code, watched.stdout) == (0, line)
         columns = control_plane.kubectl("get", "tuningruns", "-n", namespace)
         assert columns.splitlines()[1].split()[:2] == ["tiny", "Succeeded"]
 

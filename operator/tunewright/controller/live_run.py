@@ -4,13 +4,15 @@ Made by `wiring`, kept by `reconcile` between passes only to save work: all of i
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tunewright.adapters.kube.acceptance import Accepted
 from tunewright.adapters.kube.inventory import Capacity
 from tunewright.adapters.kube.ledger import ConfigMapLedger
 from tunewright.adapters.kube.names import RunReference
+from tunewright.adapters.kube.results import result_page
 from tunewright.adapters.kube.run_conditions import SuspendedBy, suspended_by
 from tunewright.adapters.kube.status import RunView
 from tunewright.adapters.kube.trials import KubeTrials
@@ -20,6 +22,9 @@ from tunewright.planner.summary import summarise
 from tunewright.ports import Advisor
 from tunewright.trial_protocol.report import RETRIED_FAILURES, FailureClass
 
+_log = logging.getLogger(__name__)
+_one_page = asyncio.Semaphore(1)
+"""Drawing takes a core for a second: many runs that end together draw one after the other."""
 _NODE_FAULTS = RETRIED_FAILURES - {"Preempted"}
 """After these another node is tried: preemption says nothing about the node."""
 
@@ -70,14 +75,28 @@ class LiveRun:
             capacity=capacity,
         )
 
+    async def page(self) -> dict[str, bytes]:
+        """Return the report of a finished run. It is a picture of the result: without it the result is still whole."""
+        try:
+            async with _one_page:
+                return await asyncio.to_thread(result_page, await self.handle.ledger.read(), await self.handle.space())
+        except Exception:
+            _log.exception("%s: no report page", self.reference.key)
+            return {}
+
     def adopt(self, generation: int, accepted: Accepted, advisor: Advisor | None) -> None:
         """Take over the mutable fields of a newer generation: they hold from the next attempt on."""
         self.generation = generation
         self.accepted = accepted
-        self.trials.options = accepted.pod_options
+        self.trials.options = replace(accepted.pod_options, image=self._image(accepted))
         self.trials.nodes_to_avoid = lambda trial: faulty_nodes(self.handle.state, trial)
         self.handle.advisor = advisor
         self.handle.trial_deadline_seconds = float(accepted.pod_options.pod.run_deadline_seconds)
+
+    def _image(self, accepted: Accepted) -> str:
+        """A run keeps the image that it started with: the operator's default may change under it."""
+        recorded = self.handle.state.header
+        return (recorded.image if recorded else "") or accepted.pod_options.image
 
 
 def faulty_nodes(state: RunState, trial: str) -> frozenset[str]:

@@ -170,7 +170,8 @@ class Reconciler:
     async def _store_results(self, live: LiveRun, view: RunView) -> None:
         """Write the result ConfigMap of a finished run; one of that name must be the run's own."""
         run, keep = live.reference, live.accepted.document.spec.results.keep
-        document = result_config_map(run, result_files(view.header.problem, view.summary), keep=keep)
+        files = result_files(view.header.problem, view.summary)
+        document = result_config_map(run, files, await live.page(), keep=keep)
         name = document["metadata"]["name"]
         try:
             await self._client.create(CONFIG_MAPS, run.namespace, document)
@@ -180,7 +181,7 @@ class Reconciler:
                 raise Transient(f"the ConfigMap {name} of a deleted namesake is still going away") from None
             if not labels.is_owned_by(found, run):
                 raise Conflict(f"the ConfigMap {run.namespace}/{name} is not ours: delete or rename it") from None
-            change = {"metadata": keeping(run, keep=keep), "data": document["data"]}
+            change = {"metadata": keeping(run, keep=keep)} | {key: document.get(key) for key in ("data", "binaryData")}
             await self._client.patch(CONFIG_MAPS, run.namespace, name, change)
 
     async def _report(self, run: RunReference, before: Document, status: Document) -> None:

@@ -58,10 +58,13 @@ class Story:
         return chained(self.records)[1]
 
 
-def story_of(records: Sequence[Record]) -> Story:
-    """Rebuild a run; raise `LedgerError` when the records do not begin with a header."""
+def story_of(records: Sequence[Record], space: Space | None = None) -> Story:
+    """Rebuild a run, with its search space where the caller has it.
+
+    Raises `LedgerError` when the records do not begin with a header.
+    """
     header, state = header_of(records), fold(records)
-    settings, space = state.settings or header.settings, space_of(header)
+    settings, space = state.settings or header.settings, space or space_of(header)
     return Story(
         records=records,
         header=header,

@@ -1,6 +1,7 @@
 """Builders of the objects that a run creates: plain values in, plain documents out. Called by `trials` and `ledger`."""
 
-from collections.abc import Collection
+from base64 import b64encode
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,9 +86,14 @@ def ledger_shard(run: RunReference, number: int, text: str, *, keep: bool = Fals
     return _config_map(run, ledger_shard_name(run, number), "ledger", {LEDGER_KEY: text}, keep=keep)
 
 
-def result_config_map(run: RunReference, files: dict[str, str], *, keep: bool = False) -> Document:
+def result_config_map(
+    run: RunReference, files: dict[str, str], binary: Mapping[str, bytes] | None = None, *, keep: bool = False
+) -> Document:
     """Return the ConfigMap with the results, one key a file. With `keep` it outlives the run."""
-    return _config_map(run, result_name(run), "result", files, keep=keep)
+    document = _config_map(run, result_name(run), "result", files, keep=keep)
+    if binary:
+        document["binaryData"] = {name: b64encode(content).decode() for name, content in binary.items()}
+    return document
 
 
 def _config_map(run: RunReference, name: str, component: str, data: dict[str, str], *, keep: bool) -> Document:

@@ -1,3 +1,4 @@
+import gzip
 from dataclasses import replace
 from typing import Any
 
@@ -5,10 +6,12 @@ import pytest
 
 from tests.support.kube_documents import A_RUN, a_job, a_pod, an_identity
 from tests.support.records import AT, a_header
+from tests.support.reported import reported_run
+from tunewright.adapters.kube import results
 from tunewright.adapters.kube.attempts import view_attempt
 from tunewright.adapters.kube.inventory import Capacity
 from tunewright.adapters.kube.labels import SUSPEND
-from tunewright.adapters.kube.results import result_files
+from tunewright.adapters.kube.results import PAGE, result_files, result_page
 from tunewright.adapters.kube.run_conditions import suspended_by
 from tunewright.adapters.kube.spec.status import TuningRunStatus
 from tunewright.adapters.kube.spec.trial import PodSpec
@@ -25,6 +28,8 @@ from tunewright.planner.summary import (
     SpentFigures,
     Summary,
 )
+from tunewright.report.page import render_report
+from tunewright.report.story import story_of
 from tunewright.search.space import SpaceCounts
 
 NOW = "2026-11-30T06:00:00Z"
@@ -268,6 +273,19 @@ def test_results_hold_the_summary_and_every_launcher() -> None:
     ]
     none = result_files(a_header().problem, a_summary(best_projected=None, best_measured=None))
     assert list(none) == ["result.json"]
+
+
+def test_results_hold_the_report_compressed() -> None:
+    records = reported_run()
+    (page,) = result_page(records, story_of(records).space).values()
+    assert gzip.decompress(page).decode() == render_report(records)
+    assert result_page(records, story_of(records).space) == {PAGE: page}, "the same records give the same bytes"
+
+
+def test_a_report_too_large_for_a_config_map_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "MOST_COMPRESSED_BYTES", 1000)
+    records = reported_run()
+    assert result_page(records, story_of(records).space) == {}
 
 
 @pytest.mark.parametrize(
