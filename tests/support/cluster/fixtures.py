@@ -1,4 +1,4 @@
-"""The pytest fixtures of the `cluster` and `e2e` tiers; a plugin that both tiers' conftest.py register.
+"""The pytest fixtures of the `cluster` and `e2e` tiers; a plugin of tests/conftest.py.
 
 As one plugin, not two imports: so a session that runs both tiers has one control plane, which the node joins.
 """

@@ -1,4 +1,4 @@
-"""How a tier's conftest.py gets the fixtures and its mark: two calls, the same for `cluster` and `e2e`."""
+"""How tests/conftest.py gets the fixtures and the marks of the tiers on real Kubernetes."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,16 +7,20 @@ import pytest
 
 from tests.support.cluster import fixtures, reporting
 
+TIERS = ("cluster", "e2e")
+"""Folders of tests that need a control plane, and their marks."""
+
 
 def register(config: pytest.Config) -> None:
-    """Make the fixtures known to the session, once."""
+    """Make fixtures and reporting known to the session."""
     for module in (fixtures, reporting):
-        if not config.pluginmanager.is_registered(module):
-            config.pluginmanager.register(module, module.__name__)
+        config.pluginmanager.register(module, module.__name__)
 
 
-def mark_tests_below(folder: Path, items: Iterable[pytest.Item], mark: str) -> None:
-    """Give a tier's mark to its tests; the hook that calls this sees all tests of the session."""
+def mark_tiers(tests: Path, items: Iterable[pytest.Item]) -> None:
+    """Give each test of a tier its mark, and all of them to one process: they share a control plane and a node."""
     for item in items:
-        if folder in item.path.parents:
-            item.add_marker(mark)
+        for tier in TIERS:
+            if tests / tier in item.path.parents:
+                item.add_marker(tier)
+                item.add_marker(pytest.mark.xdist_group("kubernetes"))

@@ -4,6 +4,7 @@ Called by `fixtures.py`. A missing part in CI is a broken CI, which a skip would
 """
 
 import os
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ import pytest
 from tests.support.cluster.errors import MissingPart
 
 Started = TypeVar("Started")
-_missing: dict[str, None] = {}
+_SAYS_SO = re.compile(r"missing for cluster tests: (.*)")
 
 
 def or_skip(start: Callable[[], Started]) -> Started:
@@ -20,8 +21,7 @@ def or_skip(start: Callable[[], Started]) -> Started:
     try:
         return start()
     except MissingPart as error:
-        line = str(error)
-    _missing[line] = None
+        line = f"missing for cluster tests: {error}"
     if in_ci():
         pytest.fail(line, pytrace=False)
     pytest.skip(line)
@@ -33,6 +33,12 @@ def in_ci() -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say each missing part once, however many tests wanted it."""
-    for line in _missing:
+    """Say each missing part once, however many tests wanted it, and whichever process ran them."""
+    ended = [report for outcome in ("skipped", "failed", "error") for report in terminalreporter.stats.get(outcome, ())]
+    for line in dict.fromkeys(found[1] for one in ended if (found := _SAYS_SO.search(_reason(one)))):
         terminalreporter.write_line(f"!!! MISSING, so cluster tests did not run: {line}", red=True, bold=True)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """A skip is a place and a reason, a failure a text."""
+    return report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

@@ -1,4 +1,4 @@
-"""The `e2e` tier: tests against a real kubelet; see tests/support/cluster."""
+"""What a whole session shares: fixtures, marks and the loud line of the tiers on real Kubernetes."""
 
 from pathlib import Path
 
@@ -12,4 +12,4 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    plugin.mark_tests_below(Path(__file__).parent, items, "e2e")
+    plugin.mark_tiers(Path(__file__).parent, items)
