@@ -77,5 +77,5 @@ def is_true(document: Document, condition: str) -> bool:
     for one in (document.get("status") or {}).get("conditions") or ():
         if one["type"] == condition:
             generation = document["metadata"]["generation"]
-            return one["status"] == "True" and one.get("observedGeneration", generation) == generation
+            return bool(one["status"] == "True" and one.get("observedGeneration", generation) == generation)
     return False
