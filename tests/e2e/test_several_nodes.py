@@ -16,7 +16,6 @@ from tests.support.host_python_claims import trial_on_host_python
 from tests.support.kube_cluster import apply_run, install_crd, kube_client
 from tests.support.kube_documents import a_request, a_tuning_run, pod_options
 from tests.support.operator_process import OperatorProcess
-from tunewright.adapters.clock import SystemClock
 from tunewright.adapters.kube.client import JOBS, PODS
 from tunewright.adapters.kube.labels import OWN_OBJECTS
 from tunewright.adapters.kube.spec.trial import PodSpec, TrialSpec
@@ -120,7 +119,7 @@ async def test_a_pod_that_is_taken_away_ends_the_attempt_and_its_peer_says_so(no
     trial = trial_on_host_python(node.cluster.kubectl, node_namespace, node.base_image())
     options = replace(pod_options(TrialSpec.parse(trial)), image=node.base_image(), gpus_per_node=1)
     async with kube_client(node.cluster) as client:
-        trials = KubeTrials(client, run, options, SystemClock())
+        trials = KubeTrials(client, run, options)
         await trials.start(endless_on_two_nodes(run.uid))
         await eventually(trials, lambda seen: seen.state == "running")
         pods = await client.list(PODS, node_namespace, labels="tunewright.dev/trial=t0012")
@@ -141,7 +140,7 @@ async def test_what_a_queue_evicts_is_preempted(node: Node, node_namespace: str)
     queued = pod_options(trial, PodSpec(queue_name="tuning"))
     options = replace(queued, image=node.base_image(), gpus_per_node=1)
     async with kube_client(node.cluster) as client:
-        trials = KubeTrials(client, run, options, SystemClock())
+        trials = KubeTrials(client, run, options)
         await trials.start(endless_on_two_nodes(run.uid))
         (waiting,) = await trials.observe()
         assert waiting.state == "queued"

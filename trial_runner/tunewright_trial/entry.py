@@ -1,6 +1,6 @@
 """The command line: reads the request, has it run, writes the report. Called by `__main__`.
 
-    python -m tunewright_trial [--request FILE] [--report FILE] [--stop-with-stdin]
+    python -m tunewright_trial [--request FILE] [--report FILE] [--diagnostics FOLDER] [--stop-with-stdin]
     python -m tunewright_trial --probe
 
 The request comes from --request, TUNEWRIGHT_REQUEST (a file) or TUNEWRIGHT_REQUEST_JSON (the text itself).
@@ -19,13 +19,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tunewright.domain.value import canonical_json
 from tunewright.errors import InvalidInput, ProtocolError
 from tunewright.trial_protocol.codec import ForeignConfig, decode_request
 from tunewright.trial_protocol.identity import TrialIdentity
-from tunewright.trial_protocol.report import DeviceFacts, Measured, Profile, TrialReport
+from tunewright.trial_protocol.report import DeviceFacts, Measured, Profile, Runner, TrialReport
 from tunewright.trial_protocol.request import TrialRequest
+from tunewright_trial.diagnostics import VARIABLE, Diagnostics, folder_of, node_name
 from tunewright_trial.failures import classify
 from tunewright_trial.gathering import gather
+from tunewright_trial.host_memory import check_shared_memory
 from tunewright_trial.launched import primus
 from tunewright_trial.report_file import write_report
 from tunewright_trial.supervisor import Finding, interruptible, places, supervise, worst
@@ -56,8 +59,12 @@ def main(arguments: Sequence[str]) -> int:
         if not isinstance(error, ForeignConfig):
             _refuse(target, text, message)
         return EXIT_BAD_REQUEST
+    if options.diagnostics:
+        os.environ[VARIABLE] = options.diagnostics  # for the ranks and the launcher as well
     report = run(request, started, options.stop_with_stdin)
-    return EXIT_RESULT if report is None else _deliver(target, report)
+    code = EXIT_RESULT if report is None else _deliver(target, report)
+    _keep(request, report)
+    return code
 
 
 def _refuse(target: Path, text: str, message: str) -> None:
@@ -79,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("tunewright_trial", description="Runs one trial and writes its report.")
     parser.add_argument("--request", help="file with the request; default $TUNEWRIGHT_REQUEST")
     parser.add_argument("--report", help=f"file for the report; default $TUNEWRIGHT_REPORT or {DEFAULT_REPORT}")
+    parser.add_argument("--diagnostics", help=f"folder for details; default ${VARIABLE} or a volume at /diagnostics")
     parser.add_argument("--stop-with-stdin", action="store_true", help="end when standard input is closed")
     parser.add_argument("--probe", action="store_true", help="measure this machine and print a cpu preset as JSON")
     return parser
@@ -100,13 +108,15 @@ def run(request: TrialRequest, started: float, stop_with_stdin: bool = False) ->
 
     `started` is the monotonic time from which the deadline counts, on several nodes only where they are all there.
     """
+    runner: Runner = "primus" if primus.runs_here(request, os.environ) else "builtin"
     try:
         with interruptible():
+            check_shared_memory(request)
             began = started
             if request.nodes > 1:
                 gather(request, os.environ)
                 began = time.monotonic()
-            if primus.runs_here(request, os.environ):
+            if runner == "primus":
                 outcome = primus.outcome(request, began, stop_with_stdin)
             else:
                 outcome = outcome_of(request, supervise(request, began, stop_with_stdin))
@@ -115,7 +125,8 @@ def run(request: TrialRequest, started: float, stop_with_stdin: bool = False) ->
         outcome = {"failure": failure, "message": message[:500]}
     if not outcome:
         return None
-    return TrialReport(identity=request.identity, wall_seconds=round(time.monotonic() - started, 3), **outcome)
+    seconds = round(time.monotonic() - started, 3)
+    return TrialReport(identity=request.identity, runner=runner, wall_seconds=seconds, **outcome)
 
 
 def outcome_of(request: TrialRequest, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -138,10 +149,19 @@ def outcome_of(request: TrialRequest, findings: Sequence[Finding]) -> dict[str, 
     return {"device": device, "profile": Profile.parse(result)}
 
 
+def _keep(request: TrialRequest, report: TrialReport | None) -> None:
+    """Leave this node's documents with the diagnostics, after the report is where it must be."""
+    kept, node = Diagnostics(folder_of(request, os.environ)), node_name(os.environ)
+    for name, document in (("request", request), ("report", report)):
+        if document is not None:
+            kept.keep(f"{node}-{name}.json", canonical_json(document.to_json()))
+
+
 def _deliver(path: Path, report: TrialReport) -> int:
     try:
         write_report(path, report)
-    except OSError as error:
-        print(f"the report cannot be written to {path}: {error}", file=sys.stderr)
+    except (OSError, ProtocolError) as error:
+        text = canonical_json(report.to_json())
+        print(f"the report cannot be written to {path}: {error}. It was: {text}", file=sys.stderr)
         return EXIT_FAILURE
     return EXIT_FAILURE if report.failure else EXIT_RESULT

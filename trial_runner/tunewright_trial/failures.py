@@ -1,5 +1,6 @@
 """What can go wrong in a trial, as the failure classes of the protocol. Used by the supervisor and by every rank."""
 
+import errno
 import re
 
 from tunewright.trial_protocol.report import FailureClass
@@ -7,8 +8,12 @@ from tunewright.trial_protocol.report import FailureClass
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|can't allocate memory|DefaultCPUAllocator|hipErrorOutOfMemory", re.IGNORECASE
 )
-_SHARED_MEMORY = re.compile(r"/dev/shm|shared memory (segment|file)|unable to (mmap|open) shared memory", re.IGNORECASE)
+_SHARED_MEMORY = re.compile(
+    r"/dev/shm|shared memory (segment|file)|unable to (mmap|open|allocate) shared memory", re.IGNORECASE
+)
 _PORT = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
+_NO_ROOM = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT})
+_NO_RIGHT = frozenset({errno.EACCES, errno.EPERM})
 _COLLECTIVE = re.compile(
     rf"gloo|nccl|rccl|connection (closed|reset|refused)|broken pipe|process ?group|{_SHARED_MEMORY.pattern}"
     rf"|{_PORT.pattern}",
@@ -44,9 +49,19 @@ def _class_of(error: BaseException) -> FailureClass:
     text = _whole_text(error)
     if names & {"OutOfMemoryError", "MemoryError"} or _OUT_OF_MEMORY.search(text):
         return "DeviceOutOfMemory"
+    if _is_unwritable(error):
+        return "DeviceMismatch"
     if names & {"DistBackendError", "DistNetworkError", "DistStoreError"} or _COLLECTIVE.search(text):
         return "RcclFailure"
     return "Unsupported" if isinstance(error, NotImplementedError) else "CrashInTraining"
+
+
+def _is_unwritable(error: BaseException) -> bool:
+    """Whether files cannot be written here: a fault of the place. tempfile finds no folder and says ENOENT."""
+    if not isinstance(error, OSError):
+        return False
+    forbidden = error.errno in _NO_RIGHT and error.filename is not None
+    return forbidden or error.errno in _NO_ROOM or "No usable temporary directory" in str(error)
 
 
 def _whole_text(error: BaseException) -> str:
@@ -66,6 +81,8 @@ def _one_line(error: BaseException) -> str:
     text = f"{type(root).__name__}: {' '.join(str(root).split())}"
     if _SHARED_MEMORY.search(text):
         text = f"too little shared memory, give /dev/shm more: {text}"
+    elif _is_unwritable(root):
+        text = f"the trial cannot write files here, give it a /tmp with room that it may write to: {text}"
     elif _PORT.search(text):
         text = f"the rendezvous port is taken, choose another MASTER_PORT: {text}"
     return text[:500]

@@ -1,13 +1,16 @@
 """kind=measure: trains for some steps and reports the slowest rank's times. Called by `rank` on every rank."""
 
 import math
+import statistics
 import sys
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from tunewright.trial_protocol.report import Measured
 from tunewright.trial_protocol.request import TrialRequest
+from tunewright_trial.diagnostics import of_this_rank
 from tunewright_trial.failures import TrialFailure
 from tunewright_trial.parallel.layout import Layout
 from tunewright_trial.peak_memory import PeakMemory
@@ -18,6 +21,14 @@ from tunewright_trial.timing import synchronize, time_call
 from tunewright_trial.training import Training
 
 
+class Step(NamedTuple):
+    """One training step: this rank's and the slowest rank's seconds, and the loss of the whole batch."""
+
+    own_seconds: float
+    slowest_seconds: float
+    loss: float
+
+
 def measure(request: TrialRequest, place: Place, device: torch.device) -> Measured:
     """Run the job on all ranks; the result is the same on each of them."""
     layout, progress = Layout.of(request.config, request.problem.model, place.world), Progress(place)
@@ -26,21 +37,24 @@ def measure(request: TrialRequest, place: Place, device: torch.device) -> Measur
         memory = PeakMemory(device)
         progress.enter("preparation")
         training = Training.prepare(request, layout, place.rank, device)
-        results = []
+        steps = []
         for number in range(request.warmup_steps + request.steps):
             progress.enter(f"step {number}")
-            results.append(_step(training, number, place))
-        seconds = [step_seconds for step_seconds, _ in results[request.warmup_steps :]]
+            steps.append(_step(training, number, place))
+        timed = steps[request.warmup_steps :]
+        _tell(place.rank, statistics.median(step.own_seconds for step in timed), memory.bytes)
         peaks = _stage_peaks(layout, place.rank, memory.bytes, device)
+        progress.enter("comparison")
+        _check_replicas(training, place)
     return Measured(
-        step_seconds=tuple(float(f"{one:.6g}") for one in seconds[-64:]),
+        step_seconds=tuple(float(f"{step.slowest_seconds:.6g}") for step in timed[-64:]),
         tokens_per_step=request.problem.tokens_per_step,
         world_size=place.world,
         nodes=place.nodes,
         peak_memory_bytes=max(peaks),
-        first_loss=results[0][1],
-        last_loss=results[-1][1],
-        losses=tuple(float(f"{loss:.7g}") for _, loss in results[:64]),
+        first_loss=steps[0].loss,
+        last_loss=steps[-1].loss,
+        losses=tuple(float(f"{step.loss:.7g}") for step in steps[:64]),
         stage_peak_bytes=tuple(peaks[:64]),
     )
 
@@ -49,24 +63,43 @@ def _stage_peaks(layout: Layout, rank: int, own_peak: int, device: torch.device)
     """Return the highest peak of each pipeline stage's ranks."""
     peaks = [0.0] * layout.pipeline
     peaks[rank // layout.stage_ranks] = float(own_peak)
-    _say(f"rank {rank} peak memory {own_peak} bytes")
     return [int(peak) for peak in _highest(peaks, device)]
 
 
-def _step(training: Training, number: int, place: Place) -> tuple[float, float]:
-    """Train one step; return the slowest rank's seconds and the loss of the whole batch."""
+def _tell(rank: int, median_seconds: float, peak_bytes: int) -> None:
+    """Leave the figures of every rank in the log: the report has the slowest rank's steps and the highest memory."""
+    _say(f"rank {rank} median step {median_seconds:.6f} seconds peak memory {peak_bytes} bytes")
+    of_this_rank.add("rank", median_step_seconds=median_seconds, peak_bytes=peak_bytes)
+
+
+def _step(training: Training, number: int, place: Place) -> Step:
+    """Train one step and measure it."""
     dist.barrier()
     synchronize(training.device)
     seconds, (loss, squares) = time_call(training.device, lambda: training.step(number))
     slowest = _highest([seconds], training.device)[0]
     loss, squares = _summed([loss, squares], training.device)
     loss /= training.layout.stage_ranks
+    of_this_rank.add("step", number=number, seconds=seconds, slowest_rank_seconds=slowest, loss=loss)
     if place.rank == 0:
         line = f"step {number} loss {loss:.7f} gradient norm {math.sqrt(squares):.7f} seconds {slowest:.6f}"
         _say(line)
     if not math.isfinite(loss):
         raise TrialFailure("NaNLoss", f"the loss of step {number} is {loss}")
-    return slowest, loss
+    return Step(seconds, slowest, loss)
+
+
+def _check_replicas(training: Training, place: Place) -> None:
+    """Raise on every rank when replicas of the weights are not the same bits after the last step."""
+    found = training.deviating_ranks()
+    marks = _highest([float(rank in found) for rank in range(place.world)], training.device)
+    ranks = ", ".join(str(rank) for rank, mark in enumerate(marks) if mark)
+    if ranks:
+        raise TrialFailure(
+            "RcclFailure",
+            f"ranks {ranks} hold other weights than their replicas after the last step: a collective or a device "
+            "computes wrongly there",
+        )
 
 
 def _say(line: str) -> None:

@@ -14,6 +14,7 @@ class Place:
     nodes: int
     meeting_file: str
     timeout_seconds: float
+    diagnostics_folder: str = ""
 
     @property
     def rank(self) -> int:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from tunewright.trial_protocol.report import MOST_COLLECTIVES, CollectiveTiming
 from tunewright.trial_protocol.request import TrialRequest
+from tunewright_trial.diagnostics import of_this_rank
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.parameters import placement_of
 from tunewright_trial.place import Place
@@ -182,6 +183,7 @@ def _time(
     once, _ = time_call(device, run)
     count = _agreed(repetitions(steps, once, 0.1, 10), device)
     samples = [_sample(device, run) for _ in range(count)]
+    of_this_rank.add("collective", group=message.group, operation=message.operation, ranks=ranks, seconds=samples)
     pair = message.operation == "send-receive"
     return CollectiveTiming(
         operation=message.operation, ranks=2 if pair else ranks, bytes=elements * 4, timing=median_timing(samples)

@@ -38,7 +38,7 @@ def _profile(
 ) -> tuple[LayerTiming, int]:
     initialise([module], 0)
     sum_gradients(module)
-    case = Case(run, inputs, list(module.parameters()))
+    case = Case(run, inputs, list(module.parameters()), type(module).__name__.lower())
     time_cases(context.device, [case], steps)
     inputs_only, whole = median_timing(case.inputs_only), median_timing(case.whole_backward)
     weight = timing(whole.seconds - inputs_only.seconds, whole.spread)

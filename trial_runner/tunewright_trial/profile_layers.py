@@ -48,17 +48,21 @@ def profile_layer(context: LayerContext, kind: LayerKind, depths: tuple[int, int
     layers = list(stack)
     kept = {depth: _saved_bytes(context, layers[:depth]) for depth in (shallow, deep)}
     saved = (kept[deep] - kept[shallow]) // (deep - shallow) if deep > shallow else kept[deep] // deep
-    timing, stretch = _times(context, layers, sorted({shallow, deep}), steps)
+    timing, stretch = _times(context, kind, layers, sorted({shallow, deep}), steps)
     return LayerProfile(timing, saved, layers[0], stretch)
 
 
-def _times(context: LayerContext, layers: list[nn.Module], depths: list[int], steps: int) -> tuple[LayerTiming, float]:
+def _times(
+    context: LayerContext, kind: LayerKind, layers: list[nn.Module], depths: list[int], steps: int
+) -> tuple[LayerTiming, float]:
     """Time stacks of `depths` layers without recomputation, and the deepest with it where the candidate has it.
 
     Returns the stretch of the samples as well.
     """
-    stacks = [_case(context, layers[:depth], keep=True) for depth in depths]
-    recomputed = [_case(context, layers, keep=False)] if context.recompute.active else []
+    stacks = [_case(context, layers[:depth], f"{depth} {kind} layers", keep=True) for depth in depths]
+    recomputed = []
+    if context.recompute.active:
+        recomputed = [_case(context, layers, f"{len(layers)} {kind} layers, recomputed", keep=False)]
     stretch = time_cases(context.device, [*stacks, *recomputed], steps)
     forward = slope(depths, [median_timing(stack.forward) for stack in stacks])
     inputs = slope(depths, [median_timing(stack.inputs_only) for stack in stacks])
@@ -72,14 +76,14 @@ def _times(context: LayerContext, layers: list[nn.Module], depths: list[int], st
     ), stretch
 
 
-def _case(context: LayerContext, layers: list[nn.Module], keep: bool) -> Case:
+def _case(context: LayerContext, layers: list[nn.Module], name: str, *, keep: bool) -> Case:
     hidden = random_hidden(context)
 
     def run() -> torch.Tensor:
         with context.recompute.suspended() if keep else nullcontext():
             return context.recompute.run_layers(layers, hidden)
 
-    return Case(run, (hidden,), [value for layer in layers for value in layer.parameters()])
+    return Case(run, (hidden,), [value for layer in layers for value in layer.parameters()], name)
 
 
 def slope(depths: list[int], stacks: list[Timing]) -> Timing:

@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import nn
 
+from tunewright_trial.diagnostics import of_this_rank
 from tunewright_trial.layers.context import LayerContext
 from tunewright_trial.layers.split import WHOLE
 from tunewright_trial.parallel.optimizer import Bucket
@@ -25,6 +26,7 @@ def optimizer_seconds_per_parameter(context: LayerContext, updated_parameters: i
     step = partial(bucket.step, ANY_LEARNING_RATE)
     once, _ = time_call(context.device, step)
     samples = [time_call(context.device, step)[0] for _ in range(repetitions(steps, once, 0.05))]
+    of_this_rank.add("optimizer", parameters=size, seconds=samples)
     return float(f"{median_timing(samples).seconds / size:.5g}")
 
 

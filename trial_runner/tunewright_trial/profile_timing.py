@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 
+from tunewright_trial.diagnostics import of_this_rank
 from tunewright_trial.timing import Stretch, is_stable, synchronize, time_work
 
 MOST_WARM_UPS = 3
@@ -20,6 +21,8 @@ SECONDS_PER_CASE = 0.1
 class Case:
     """Something to time: `run` depends on `inputs` (none in an embedding) and `weights`. Samples are in seconds.
 
+    `name` is what diagnostics call it.
+
     Autograd skips weight gradients that nobody asks for, so the two backward passes differ by just those, and by what
     adding them to `grad` takes, which a step does for every micro batch.
     """
@@ -27,6 +30,7 @@ class Case:
     run: Callable[[], torch.Tensor]
     inputs: Sequence[torch.Tensor]
     weights: Sequence[torch.Tensor]
+    name: str = ""
     forward: list[float] = field(default_factory=list)
     inputs_only: list[float] = field(default_factory=list)
     whole_backward: list[float] = field(default_factory=list)
@@ -58,6 +62,11 @@ class Case:
         """Lengthen all samples by what the whole of them waited."""
         for samples in (self.forward, self.inputs_only, self.whole_backward):
             samples[:] = [sample * factor for sample in samples]
+
+    def tell(self, stretch: float) -> None:
+        """Keep all samples in the diagnostics, with the stretch that is in them."""
+        samples = {"forward": self.forward, "inputs_only": self.inputs_only, "whole_backward": self.whole_backward}
+        of_this_rank.add("passes", name=self.name, stretch=stretch, **samples)
 
     def _accumulate(self, result: torch.Tensor) -> None:
         torch.autograd.backward(result, torch.ones_like(result), inputs=[*self.inputs, *self.weights])
@@ -102,4 +111,5 @@ def time_cases(device: torch.device, cases: Sequence[Case], steps: int) -> float
                 case.sample(device)
     for case in cases:
         case.stretch(stretch.factor)
+        case.tell(stretch.factor)
     return stretch.factor

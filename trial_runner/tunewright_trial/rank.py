@@ -14,6 +14,7 @@ import torch
 from tunewright.trial_protocol.codec import decode_request
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.device import environment_lines, facts_of, select_device
+from tunewright_trial.diagnostics import of_this_rank
 from tunewright_trial.failures import classify
 from tunewright_trial.host_memory import bound_memory, memory_bytes
 from tunewright_trial.measure import measure
@@ -29,6 +30,7 @@ def run_rank(request_text: str, place: Place, supervisor: Connection) -> None:
         supervisor.send(("result", result))
     except BaseException as error:  # whatever it is, the supervisor must hear of it
         traceback.print_exc(file=sys.stderr)
+        of_this_rank.add("failed", traceback=traceback.format_exc())
         supervisor.send(("failed", *classify(error)))
     finally:
         supervisor.close()
@@ -39,9 +41,13 @@ def _run(request: TrialRequest, place: Place, supervisor: Connection) -> str:
     if device.type == "cpu":
         bound_memory(memory_bytes())
         torch.set_num_threads(1)  # one core per rank, as one device per rank elsewhere; results do not depend on cores
-    facts = facts_of(device)
+    facts, environment = facts_of(device), environment_lines(os.environ)
+    of_this_rank.open(place.diagnostics_folder, place.rank)
+    of_this_rank.add("began", device=facts.to_json(), environment=environment)
     supervisor.send(("device", json.dumps(facts.to_json())))
     if place.local_rank == 0:
-        sys.stderr.write("\n".join([repr(facts), *environment_lines(os.environ), ""]))
+        sys.stderr.write("\n".join([repr(facts), *environment, ""]))
     outcome = measure if request.identity.kind == "measure" else profile
-    return json.dumps(outcome(request, place, device).to_json())
+    result = outcome(request, place, device).to_json()
+    of_this_rank.add("ended", result=result)
+    return json.dumps(result)

@@ -22,14 +22,25 @@ def write_report(path: Path, report: TrialReport) -> None:
 
 
 def _encode(report: TrialReport) -> str:
-    """Encode `report`, shortening its message until it fits the protocol's limit."""
+    """Encode `report`, leaving out what is least missed until it fits the protocol's limit."""
     while True:
         try:
             return encode_report(report)
         except ProtocolError:
-            if not report.message:
+            shorter = _shorter(report)
+            if shorter is None:
                 raise
-            report = report.model_copy(update={"message": report.message[: len(report.message) // 2]})
+            report = shorter
+
+
+def _shorter(report: TrialReport) -> TrialReport | None:
+    """Return the report with half its message, else without details of a measurement; None where nothing is left."""
+    if report.message:
+        return report.model_copy(update={"message": report.message[: len(report.message) // 2]})
+    for name in ("stage_peak_bytes", "losses"):
+        if report.measured is not None and getattr(report.measured, name):
+            return report.model_copy(update={"measured": report.measured.model_copy(update={name: ()})})
+    return None
 
 
 def _replace(path: Path, text: str) -> None:

@@ -21,6 +21,7 @@ from types import FrameType
 from tunewright.trial_protocol.codec import encode_request
 from tunewright.trial_protocol.report import FailureClass
 from tunewright.trial_protocol.request import TrialRequest
+from tunewright_trial.diagnostics import folder_of
 from tunewright_trial.failures import TrialFailure
 from tunewright_trial.launch import start_rank
 from tunewright_trial.place import Place, node_rank_in
@@ -115,6 +116,7 @@ def places(request: TrialRequest, environment: Mapping[str, str], meeting_file: 
             nodes=request.nodes,
             meeting_file=meeting_file,
             timeout_seconds=request.deadline_seconds,
+            diagnostics_folder=folder_of(request, environment),
         )
         for local_rank in range(request.processes_per_node)
     ]
@@ -179,8 +181,10 @@ def _conclude(node: Node, pipe: Connection, finding: Finding) -> None:
 
 
 def _death(exit_code: int | None) -> tuple[FailureClass, str]:
-    if exit_code == -9:
+    if exit_code == -signal.SIGKILL:
         return "HostOOMKilled", "a rank was killed (SIGKILL): most likely the host or the container ran out of memory"
+    if exit_code == -signal.SIGBUS:
+        return "RcclFailure", "a rank ended by SIGBUS: most likely too little shared memory, give /dev/shm more"
     how = f"signal {-exit_code}" if exit_code is not None and exit_code < 0 else f"exit code {exit_code}"
     return "CrashInTraining", f"a rank ended by {how} without a word"
 

@@ -26,6 +26,7 @@ class Training:
     data_rank: int
     positions: torch.Tensor
     device: torch.device
+    chunks: nn.ModuleList
     run_batch: RunBatch
     optimizer: Optimizer
 
@@ -41,7 +42,8 @@ class Training:
         initialise(whole, request.seed)
         optimizer = _optimizer(config, whole, groups, device)
         runner = batch_runner(context, config, chunks, groups.pipeline, micro_batches_of(request, layout))
-        return cls(request, layout, layout.data_rank(rank), context.positions, device, runner, optimizer)
+        data_rank = layout.data_rank(rank)
+        return cls(request, layout, data_rank, context.positions, device, whole, runner, optimizer)
 
     def step(self, number: int) -> tuple[float, float]:
         """Train one step; return this rank's loss and its part of the squared gradient norm."""
@@ -49,6 +51,10 @@ class Training:
         self.optimizer.clear_gradients()
         loss = self.run_batch(tokens, targets)
         return loss, self.optimizer.step(self.request.learning_rate)
+
+    def deviating_ranks(self) -> set[int]:
+        """Return the ranks of this rank's replicas whose weights differ; every rank must call this."""
+        return self.optimizer.deviating_ranks()
 
     def _batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return this rank's sequences of the random batch of step `number`, the same on every layout."""

@@ -19,6 +19,7 @@ from tunewright.legality import (
     training_rules,
 )
 from tunewright.legality.rule import Rule, rule
+from tunewright.trial_protocol.report import Runner
 
 _EVERYWHERE: tuple[Rule, ...] = (
     rule(group_rules.degrees_divide_world_size),
@@ -85,6 +86,23 @@ _TORCH_PIPELINE: tuple[Rule, ...] = (
     rule(expert_rules.sync_free_is_available),
 )
 
+_BUILTIN_RUNNER: tuple[Rule, ...] = (
+    rule(group_rules.tensor_fits_key_value_heads),
+    rule(pipeline_rules.every_stage_holds_layers),
+    rule(pipeline_rules.torch_1f1b_fills_pipeline),
+    rule(pipeline_rules.torch_interleaving_needs_whole_rounds),
+    rule(expert_rules.sync_free_is_available),
+    rule(expert_rules.deepep_is_available),
+    rule(training_rules.fsdp2_needs_one_stage),
+    rule(training_rules.fsdp2_needs_whole_expert_layers),
+    rule(builtin_rules.precision_is_in_builtin_runner),
+    rule(builtin_rules.fsdp2_needs_whole_experts),
+    rule(builtin_rules.split_query_key_norm_is_rms),
+    rule(builtin_rules.attention_sinks_are_available),
+    rule(builtin_rules.prediction_layers_are_available),
+)
+"""What this project's torch program lacks, whichever backend's launch rules a run follows."""
+
 RULES: Mapping[Backend, tuple[Rule, ...]] = {
     "primus": (
         *_MEGATRON_CORE,
@@ -113,21 +131,12 @@ RULES: Mapping[Backend, tuple[Rule, ...]] = {
         *_EVERYWHERE,
         *_MODULES,
         *_SPLIT_SEQUENCES,
-        rule(group_rules.tensor_fits_key_value_heads),
-        rule(pipeline_rules.every_stage_holds_layers),
-        rule(pipeline_rules.torch_1f1b_fills_pipeline),
-        rule(pipeline_rules.torch_interleaving_needs_whole_rounds),
-        rule(expert_rules.sync_free_is_available),
-        rule(expert_rules.deepep_is_available),
-        rule(training_rules.fsdp2_needs_one_stage),
-        rule(training_rules.fsdp2_needs_whole_expert_layers),
-        rule(builtin_rules.precision_is_in_builtin_runner),
-        rule(builtin_rules.fsdp2_needs_whole_experts),
-        rule(builtin_rules.split_query_key_norm_is_rms),
-        rule(builtin_rules.attention_sinks_are_available),
-        rule(builtin_rules.prediction_layers_are_available),
+        *_BUILTIN_RUNNER,
     ),
 }
+
+RUNNER_RULES: Mapping[Runner, tuple[Rule, ...]] = {"builtin": _BUILTIN_RUNNER, "primus": ()}
+"""What a runner of trials asks beyond the launch rules. Primus runs what its rules allow."""
 
 ADVICE: tuple[Rule, ...] = (rule(pipeline_rules.pipeline_is_filled),)
 """What launches but is rarely wanted."""

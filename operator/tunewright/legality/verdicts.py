@@ -11,8 +11,9 @@ import numpy as np
 
 from tunewright.domain.config_batch import BoolArray, ConfigBatch
 from tunewright.domain.problem import TuningProblem
-from tunewright.legality.chains import ADVICE, rules_for
+from tunewright.legality.chains import ADVICE, RUNNER_RULES, rules_for
 from tunewright.legality.rule import Finding, RuleContext
+from tunewright.trial_protocol.report import Runner
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,12 @@ def judge(problem: TuningProblem, batch: ConfigBatch) -> Verdicts:
     """Apply every rule of the problem's backend to every row."""
     context = RuleContext(problem, batch)
     return Verdicts({rule.name: rule.check(context) for rule in rules_for(problem.backend)}, len(batch))
+
+
+def judge_runner(problem: TuningProblem, batch: ConfigBatch, runner: Runner) -> Verdicts:
+    """Say which rows a runner of trials cannot run, and why, whichever backend's rules allow them."""
+    context = RuleContext(problem.model_copy(update={"backend": runner}), batch)
+    return Verdicts({rule.name: rule.check(context) for rule in RUNNER_RULES[runner]}, len(batch))
 
 
 def explain(problem: TuningProblem, batch_of_one: ConfigBatch) -> list[tuple[str, bool, str]]:

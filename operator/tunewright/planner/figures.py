@@ -2,9 +2,11 @@
 
 from pydantic import Field
 
+from tunewright.domain.config_batch import ConfigBatch
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.domain.value import Value
+from tunewright.legality import judge_runner
 from tunewright.planner.evaluation import Candidate, Evaluation
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.state import RunState
@@ -14,6 +16,8 @@ from tunewright.trial_protocol.report import Measured
 
 REFERENCE_PRECISION_DIFFERS = "ReferencePrecisionDiffers"
 FEWER_NODES = "FewerNodes"
+RUNNER_LACKS_IT = "RunnerLacksIt"
+"""Whoever computes the trials cannot run this configuration as a whole job: it stays a projection."""
 LOSS_DIFFERS = "LossDiffers"
 """The winner does not train like the baseline: its speed is no gain."""
 LOSS_NOT_COMPARED = "LossNotCompared"
@@ -68,7 +72,9 @@ class BiasFigure(Value):
     high_percent: float | None = None
 
 
-def best_projected(settings: PlannerSettings, space: Space, evaluation: Evaluation) -> BestProjected | None:
+def best_projected(
+    settings: PlannerSettings, space: Space, evaluation: Evaluation, state: RunState
+) -> BestProjected | None:
     """Return the best by projection, compared with the baseline's projection."""
     best, baseline = evaluation.best_projected, evaluation.baseline
     if best is None or best.projection is None or best.interval is None or best.projected is None:
@@ -80,7 +86,11 @@ def best_projected(settings: PlannerSettings, space: Space, evaluation: Evaluati
         interval_high=best.interval.high,
         improvement_percent=_improvement(settings, best.projected, baseline.projected if baseline else None),
         memory_percent=space.memory_percent(best.row) if best.row is not None else None,
-        flags=(*_reference_flags(settings, best.config), *best.projection.flags),
+        flags=(
+            *_reference_flags(settings, best.config),
+            *_runner_flags(space, state, best.config),
+            *best.projection.flags,
+        ),
         configuration=best.config,
     )
 
@@ -113,6 +123,12 @@ def best_measured(
         flags=flags,
         configuration=best.config,
     )
+
+
+def _runner_flags(space: Space, state: RunState, config: TrainingConfig) -> tuple[str, ...]:
+    if state.runner is None or judge_runner(space.problem, ConfigBatch.of([config]), state.runner).legal[0]:
+        return ()
+    return (RUNNER_LACKS_IT,)
 
 
 def bias_figure(evaluation: Evaluation) -> BiasFigure | None:

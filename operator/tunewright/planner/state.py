@@ -32,7 +32,7 @@ from tunewright.planner.records import (
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.spent import Spent
 from tunewright.trial_protocol.identity import TrialIdentity, TrialKind, config_digest
-from tunewright.trial_protocol.report import CONFIGURATION_FAILURES, ENDED_BY_DRIVER, FailureClass, TrialReport
+from tunewright.trial_protocol.report import CONFIGURATION_FAILURES, ENDED_BY_DRIVER, FailureClass, Runner, TrialReport
 
 Proposal = StartTrial | Judge
 
@@ -159,6 +159,12 @@ class RunState:
     def measurements(self) -> list[Trial]:
         """Measure trials, in order."""
         return [trial for trial in self.trials.values() if trial.kind == "measure"]
+
+    @property
+    def runner(self) -> Runner | None:
+        """Who computes this run's trials, by the latest report that says so; None before. Recorded answers do not."""
+        own = (end.report for end in reversed(self.finished_attempts) if end.report and not end.recorded_from)
+        return next((report.runner for report in own if report.runner), None)
 
     @property
     def judged(self) -> list[Judge]:

@@ -130,7 +130,7 @@ class Summary(Value):
 def summarise(problem: TuningProblem, settings: PlannerSettings, space: Space, state: RunState) -> Summary:
     """Derive the summary from the records so far."""
     evaluation = evaluate(problem, settings, space, state)
-    projected = best_projected(settings, space, evaluation)
+    projected = best_projected(settings, space, evaluation, state)
     measured = best_measured(problem, settings, evaluation, state)
     bias = bias_figure(evaluation)
     simulated = _is_simulated(state)

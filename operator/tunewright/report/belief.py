@@ -7,6 +7,7 @@ from tunewright.planner.figures import (
     LOSS_DIFFERS,
     LOSS_NOT_COMPARED,
     REFERENCE_PRECISION_DIFFERS,
+    RUNNER_LACKS_IT,
     BestMeasured,
     BiasFigure,
 )
@@ -19,6 +20,7 @@ SIMULATED = "Simulated: a stand-in answered instead of a GPU. No figure on this 
 _FLAGS = {
     REFERENCE_PRECISION_DIFFERS: "The reference was measured in another precision: the gain over it mixes two effects.",
     FEWER_NODES: "Measured on fewer nodes than the job has: what grows with the nodes is not in the figure.",
+    RUNNER_LACKS_IT: "The trials' runner cannot run it as a whole job: it stays a projection.",
     LOSS_DIFFERS: "It does not train like the baseline: its speed is no gain until the difference is explained.",
     LOSS_NOT_COMPARED: "The baseline was not measured, so nobody knows whether the best trains like it.",
 }

@@ -48,6 +48,9 @@ FailureClass = Literal[
     "Interrupted",
 ]
 
+Runner = Literal["builtin", "primus"]
+"""Who computed a trial: this project's torch program, or Primus that it launched."""
+
 CONFIGURATION_FAILURES: frozenset[FailureClass] = frozenset(
     {"DeviceOutOfMemory", "Timeout", "NaNLoss", "CrashInTraining", "Unsupported"}
 )
@@ -166,6 +169,7 @@ class TrialReport(Value):
     failure: FailureClass | None = None
     message: str = Field("", max_length=500)
     device: DeviceFacts | None = None
+    runner: Runner | None = Field(None, description="Who computed it: what one runner lacks another may have.")
     simulated: bool = Field(False, description="A stand-in answered; the label follows every figure made from it.")
     wall_seconds: float = Field(0.0, ge=0, le=MAX_SECONDS)
 

@@ -1,6 +1,11 @@
 """The small parts of the trial program: failures, timing, report file, layout, groups, device check."""
 
+import errno
+import re
+import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -13,11 +18,12 @@ from tunewright.trial_protocol.report import (
     DeviceFacts,
     FailureClass,
     LayerTiming,
+    Measured,
     Profile,
     TrialReport,
 )
 from tunewright.trial_protocol.request import ExpectedDevice
-from tunewright_trial.device import environment_lines, select_device
+from tunewright_trial.device import check_accelerators, environment_lines, select_device
 from tunewright_trial.entry import outcome_of
 from tunewright_trial.failures import TrialFailure, classify, unsupported
 from tunewright_trial.layers.recompute import RecomputePolicy
@@ -26,7 +32,7 @@ from tunewright_trial.parallel.pipeline import stages_of_rank
 from tunewright_trial.peak_memory import PeakMemory
 from tunewright_trial.profile_collectives import modelled_groups
 from tunewright_trial.report_file import write_report
-from tunewright_trial.supervisor import Finding, places, worst
+from tunewright_trial.supervisor import Finding, _death, places, worst
 from tunewright_trial.timing import Stretch, is_stable, median_timing, repetitions
 
 
@@ -46,6 +52,10 @@ def wrapped(cause: Exception) -> Exception:
         (torch.distributed.DistBackendError("NCCL error: unhandled system error"), "RcclFailure"),
         (RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer"), "RcclFailure"),
         (RuntimeError("Error while creating shared memory segment /dev/shm/nccl-4 (size 9637888)"), "RcclFailure"),
+        (RuntimeError("unable to allocate shared memory(shm) for file </torch_1>: No space left"), "RcclFailure"),
+        (OSError(errno.ENOSPC, "No space left on device"), "DeviceMismatch"),
+        (PermissionError(errno.EACCES, "Permission denied", "/tmp/x"), "DeviceMismatch"),
+        (PermissionError(errno.EACCES, "Permission denied"), "CrashInTraining"),  # a port, for example
         (RuntimeError("The server socket has failed to listen: EADDRINUSE"), "RcclFailure"),
         (NotImplementedError("aten::x is not implemented for Float8"), "Unsupported"),
         (unsupported("precision fp8"), "Unsupported"),
@@ -81,6 +91,23 @@ def test_a_failed_rank_is_named_by_its_number_in_the_whole_job(monkeypatch: pyte
     request = make_request("measure", world=4, request={"nodes": 2, "processes_per_node": 2})
     outcome = outcome_of(request, [Finding(result="{}"), Finding(failure="DeviceOutOfMemory", message="no room")])
     assert outcome["message"] == "rank 3: no room"
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "failure", "words"),
+    [
+        (-signal.SIGBUS, "RcclFailure", "give /dev/shm more"),
+        (-signal.SIGKILL, "HostOOMKilled", "out of memory"),
+        (-signal.SIGSEGV, "CrashInTraining", "signal 11"),
+        (1, "CrashInTraining", "exit code 1"),
+    ],
+)
+def test_a_rank_that_dies_without_a_word_is_told_by_its_exit_code(
+    ended_by: int, failure: FailureClass, words: str
+) -> None:
+    found, message = _death(ended_by)
+    assert found == failure
+    assert words in message
 
 
 def test_too_little_shared_memory_comes_with_the_remedy() -> None:
@@ -190,9 +217,38 @@ def test_the_fullest_profile_fits_into_a_report(tmp_path: Path) -> None:
             co_tenants=8,
         ),
         wall_seconds=123.456,
+        runner="builtin",
     )
     write_report(tmp_path / "report.json", report)
     assert decode_report((tmp_path / "report.json").read_text(), report.identity) == report
+
+
+@pytest.mark.parametrize(
+    ("seconds", "loss", "left_out"), [(1.23456, 11.93843, ()), (0.000123456, 0.0001193843, (2**38,) * 64)]
+)
+def test_a_measurement_of_64_steps_and_stages_fits_or_loses_the_stages_alone(
+    seconds: float, loss: float, left_out: tuple[int, ...], tmp_path: Path
+) -> None:
+    measured = Measured(
+        step_seconds=(seconds,) * 64,
+        tokens_per_step=2**40,
+        world_size=4096,
+        nodes=512,
+        peak_memory_bytes=2**38,
+        first_loss=loss,
+        last_loss=loss,
+        losses=(loss,) * 64,
+        stage_peak_bytes=(2**38,) * 64,
+    )
+    identity = make_request("measure").identity.model_copy(update={"run_uid": "u" * 64})
+    device = DeviceFacts(name="n" * 80, count=8, host="h" * 80, torch_version="t" * 40, runtime="r" * 80)
+    report = TrialReport(identity=identity, measured=measured, device=device, wall_seconds=123.456, runner="builtin")
+    write_report(tmp_path / "report.json", report)
+    written = decode_report((tmp_path / "report.json").read_text(), identity)
+    assert written.measured is not None
+    stages = written.measured.stage_peak_bytes
+    assert written.measured == measured.model_copy(update={"stage_peak_bytes": stages})
+    assert stages == ((2**38,) * 64 if not left_out else ())
 
 
 def test_a_report_for_a_folder_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
@@ -299,6 +355,38 @@ def test_ranks_count_through_the_nodes() -> None:
 )
 def test_full_recomputation_groups_layers(policy: RecomputePolicy, units: list[tuple[int, bool]]) -> None:
     assert policy._units(4) == units
+
+
+MI300X = {"total_memory": 206_000_000_000, "gcnArchName": "gfx942:sramecc+:xnack-", "major": 9, "minor": 4}
+PARTITIONED = {**MI300X, "total_memory": 25_700_000_000}
+
+
+@pytest.mark.parametrize(
+    ("found", "count", "words"),
+    [
+        (MI300X, 8, ""),
+        ({**MI300X, "gcnArchName": "gfx950"}, 8, "device 0 has architecture gfx950, expected gfx942"),
+        (MI300X, 4, "8 devices expected, 4 visible"),
+        (PARTITIONED, 64, "partition mode?"),
+    ],
+    ids=["right", "architecture", "count", "partition"],
+)
+def test_devices_are_compared_with_the_preset(
+    found: dict[str, Any], count: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.version.hip", "7.0")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: count)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: SimpleNamespace(**found))
+    expected = ExpectedDevice(
+        preset="mi300x", vendor="amd", architecture="gfx942", count=8, hbm_capacity_bytes=206_158_430_208
+    )
+    if not words:
+        check_accelerators(expected)
+        return
+    with pytest.raises(TrialFailure, match=re.escape(words)) as failure:
+        check_accelerators(expected)
+    assert failure.value.failure == "DeviceMismatch"
 
 
 def test_a_preset_of_another_vendor_is_a_device_mismatch() -> None:

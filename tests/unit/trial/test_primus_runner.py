@@ -92,6 +92,7 @@ def test_a_measurement_reads_steps_loss_and_memory(home: Path) -> None:
     assert set(measured.step_seconds) == {(REST_MILLISECONDS + LAYER_MILLISECONDS * 4 * 32) / 1e3}
     assert (measured.world_size, measured.peak_memory_bytes) == (4, MEMORY_GIB * GIB)
     assert measured.losses[:2] == (11.99, 11.98)
+    assert report.runner == "primus"
 
 
 @pytest.mark.parametrize(
@@ -103,9 +104,12 @@ def test_a_measurement_reads_steps_loss_and_memory(home: Path) -> None:
     ],
 )
 def test_a_fault_of_the_launcher_has_its_class(fault: str, failure: FailureClass, words: str, home: Path) -> None:
-    report = report_of(primus_request("measure"), home, STAND_IN_FAULT=fault)
+    kept = home.parent / "kept"
+    report = report_of(primus_request("measure"), home, STAND_IN_FAULT=fault, TUNEWRIGHT_DIAGNOSTICS=str(kept))
     assert report.failure == failure
     assert words in report.message
+    (log,) = kept.glob("*/node-0-launcher.log")
+    assert ("iteration" if fault == "nan" else words) in log.read_text()
 
 
 def test_a_launcher_that_hangs_is_killed_at_the_deadline(home: Path) -> None:

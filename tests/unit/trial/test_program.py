@@ -1,7 +1,9 @@
 """The program from outside: what it writes, how it exits, and that nothing of it survives."""
 
+import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -21,10 +23,19 @@ ENDLESS: dict[str, Any] = {"steps": 10**6}
 
 def run_program(request: TrialRequest, folder: Path) -> tuple[int, TrialReport]:
     (folder / "request.json").write_text(encode_request(request))
-    arguments = ["--request", "request.json", "--report", "report.json"]
+    arguments = ["--request", "request.json", "--report", "report.json", "--diagnostics", "kept"]
     done = subprocess.run([*PROGRAM, *arguments], cwd=folder, capture_output=True, text=True, timeout=300)
     assert (folder / "report.json").exists(), done.stderr
     return done.returncode, decode_report((folder / "report.json").read_text(), request.identity)
+
+
+def kept_events(folder: Path, rank: int) -> dict[str, list[dict[str, Any]]]:
+    """Return what a rank left in the diagnostics, by the kind of event."""
+    (file,) = (folder / "kept").glob(f"*/rank-{rank}.jsonl")
+    found: dict[str, list[dict[str, Any]]] = {}
+    for event in map(json.loads, file.read_text().splitlines()):
+        found.setdefault(event["event"], []).append(event)
+    return found
 
 
 def start_endless(folder: Path, **options: object) -> tuple[subprocess.Popen[str], TrialRequest]:
@@ -86,6 +97,22 @@ def test_a_profile_has_every_number_of_a_dense_candidate(tmp_path: Path) -> None
     assert report.device.name == "cpu"
     assert profile.spent_seconds.keys() == {"layers", "edges", "optimizer", "collectives"}
     assert max(profile.phase_peak_bytes.values()) == profile.peak_memory_bytes
+    check_samples(report, tmp_path)
+
+
+def check_samples(report: TrialReport, folder: Path) -> None:
+    """Every figure of the report is the median of samples that the first rank kept."""
+    assert report.profile is not None and report.profile.embedding is not None
+    events = kept_events(folder, 0)
+    passes = {event["name"]: event for event in events["passes"]}
+    assert passes.keys() == {"1 dense layers", "2 dense layers", "embedding", "head"}
+    forward = report.profile.embedding.forward.seconds
+    assert statistics.median(passes["embedding"]["forward"]) == pytest.approx(forward, rel=1e-4)
+    medians = [statistics.median(event["seconds"]) for event in events["collective"]]
+    assert medians == pytest.approx([one.timing.seconds for one in report.profile.collectives], rel=1e-4)
+    assert events["began"][0]["device"]["name"] == "cpu"
+    assert any(line.startswith("OMP_NUM_THREADS=") for line in events["began"][0]["environment"])
+    assert decode_report((next((folder / "kept").iterdir()) / "node-0-report.json").read_text(), report.identity)
 
 
 def test_a_profile_separates_dense_and_moe_layers(tmp_path: Path) -> None:
@@ -121,6 +148,13 @@ def test_a_measurement_counts_steps_after_the_warm_up(tmp_path: Path) -> None:
     assert len(measured.losses) == 4
     assert (measured.losses[0], measured.losses[-1]) == pytest.approx((measured.first_loss, measured.last_loss))
     assert measured.stage_peak_bytes == (measured.peak_memory_bytes,)
+    assert report.runner == "builtin"
+    ranks = [kept_events(tmp_path, rank) for rank in range(2)]
+    slowest = [
+        max(steps[0]["seconds"], steps[1]["seconds"]) for steps in zip(*(rank["step"] for rank in ranks), strict=True)
+    ]
+    assert slowest[1:] == pytest.approx(measured.step_seconds, rel=1e-4)
+    assert max(rank["rank"][0]["peak_bytes"] for rank in ranks) == measured.peak_memory_bytes
 
 
 HUGE = DENSE.model_copy(update={"hidden_size": 2**18, "ffn_hidden_size": 2**20})
@@ -174,6 +208,8 @@ def test_a_failure_is_a_report_with_its_class(request_: TrialRequest, failure: s
     code, report = run_program(request_, tmp_path)
     assert (code, report.failure) == (3, failure)
     assert words in report.message
+    if failure == "NaNLoss":
+        assert "TrialFailure: the loss of step 1" in kept_events(tmp_path, 0)["failed"][0]["traceback"]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from tunewright.domain.training_config import TrainingConfig
 from tunewright.errors import InvalidInput
 from tunewright.trial_protocol.report import MAX_SPREAD, Measured, Profile, Timing
 from tunewright.trial_protocol.request import TrialRequest
+from tunewright_trial.diagnostics import Diagnostics, folder_of, node_name
 from tunewright_trial.failures import TrialFailure, unsupported
 from tunewright_trial.launched.process import run_to_end
 from tunewright_trial.place import node_rank_in
@@ -55,6 +56,7 @@ class _Runner:
 
     def __init__(self, request: TrialRequest, folder: Path, deadline: float, watch_stdin: bool) -> None:
         self._request, self._folder, self._deadline, self._watch_stdin = request, folder, deadline, watch_stdin
+        self._kept = Diagnostics(folder_of(request, os.environ))
 
     def profile(self) -> Profile:
         """Time two depths on this node."""
@@ -101,8 +103,10 @@ class _Runner:
         command = primus_launch.command(str(experiment), str(self._folder / "primus.log"), options)
         environment = self._environment(problem, config, nodes, node_rank)
         home = _home(os.environ)
-        ended = run_to_end(command, home, environment, log, self._deadline, self._watch_stdin)
-        print(ended.text, file=sys.stderr, flush=True)
+        try:
+            ended = run_to_end(command, home, environment, log, self._deadline, self._watch_stdin)
+        finally:
+            self._tell(log)
         failure = failure_of(ended.text, ended.exit_code)
         if failure is not None:
             raise TrialFailure(*failure)
@@ -110,6 +114,12 @@ class _Runner:
         if len(found) < count and node_rank == nodes - 1:
             raise TrialFailure("ResultMissing", f"the log has {len(found)} of {count} iterations")
         return found
+
+    def _tell(self, log: Path) -> None:
+        """Copy what the launcher printed, also where it was killed, to our log and to the diagnostics."""
+        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        print(text, file=sys.stderr, flush=True)
+        self._kept.keep(f"{node_name(os.environ)}-launcher.log", text)
 
     def _environment(
         self, problem: TuningProblem, config: TrainingConfig, nodes: int, node_rank: int

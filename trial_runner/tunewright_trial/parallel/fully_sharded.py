@@ -44,6 +44,10 @@ class FullyShardedOptimizer:
         counted = zip(self._parameters, gradients, strict=True)
         return math.fsum(float(part.square().sum()) for (kind, _), part in counted if self._counts(kind))
 
+    def deviating_ranks(self) -> set[int]:
+        """Return nobody: each weight is on one rank alone."""
+        return set()
+
     def _gradient(self, kind: Kind, value: nn.Parameter) -> torch.Tensor:
         gradient = torch.zeros_like(_local(value)) if value.grad is None else _local(value.grad)
         gradient = gradient.float()

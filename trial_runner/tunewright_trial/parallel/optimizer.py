@@ -15,6 +15,7 @@ from torch import nn
 from tunewright_trial.layers.parameters import Kind, placement_of
 from tunewright_trial.layers.split import Split
 from tunewright_trial.parallel.adam import AdamState
+from tunewright_trial.parallel.replicas import deviating_ranks
 
 Copies = Mapping[Kind, tuple[Split, Split]]
 """By kind of parameter: the ranks whose gradients are of other tokens or heads, and the ranks of other sequences."""
@@ -28,6 +29,9 @@ class Optimizer(Protocol):
 
     def step(self, learning_rate: float) -> float:
         """Update everything; return this rank's part of the squared gradient norm, each value counted once."""
+
+    def deviating_ranks(self) -> set[int]:
+        """Return the ranks of this rank's replicas whose weights differ; every rank must call this."""
 
 
 class Bucket:
@@ -83,6 +87,10 @@ class Bucket:
         if self._sharded:
             dist.all_gather_into_tensor(self._values, own.clone(), group=self._data.group)
         return float(gradient.square().sum())
+
+    def deviating_ranks(self) -> set[int]:
+        """Compare the weights of the ranks that hold the same ones, by the sum of their bits."""
+        return deviating_ranks(self._values, self._data) if self._data.communicates else set()
 
     def _reduced(self) -> torch.Tensor:
         if self._sharded:
@@ -142,6 +150,10 @@ class BucketOptimizer:
             bucket.collect()
             bucket.sum_gradients(self._copies[kind][0])
         return math.fsum(bucket.step(learning_rate) * self._counts(kind) for kind, bucket in self._buckets.items())
+
+    def deviating_ranks(self) -> set[int]:
+        """Return the ranks of this rank's replicas whose weights differ; every rank must call this."""
+        return {rank for bucket in self._buckets.values() for rank in bucket.deviating_ranks()}
 
     def _counts(self, kind: Kind) -> bool:
         same, data = self._copies[kind]
