@@ -3,7 +3,7 @@
 # Where it cannot, it says so in one line and succeeds: only the e2e tier needs these. In CI that is a failure.
 set -euo pipefail
 
-packages=(buildah conntrack containerd containernetworking-plugins debootstrap iproute2 iptables openssl runc)
+packages=(buildah conntrack containerd containernetworking-plugins debootstrap faketime git iproute2 iptables openssl prometheus redis-server runc)
 
 give_up() {
     echo "!!! install-packages: $1; the e2e tests need, as root: ${packages[*]}" >&2

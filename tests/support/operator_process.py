@@ -33,7 +33,7 @@ class OperatorProcess:
         self._environment = {
             **os.environ,
             "KUBECONFIG": str(kubeconfig or cluster.kubeconfig),
-            "TUNEWRIGHT_NAMESPACED": "true",
+            "TUNEWRIGHT_NAMESPACES": namespace,
             "TUNEWRIGHT_PROBE_PORT": str(self.probe_port),
             "TUNEWRIGHT_TRIAL_IMAGE": "registry.example.com/trial:test",
             "PYTHONUNBUFFERED": "1",

@@ -19,7 +19,7 @@ __all__ = ["handlers", "run"]
 def run(namespaces: Sequence[str] = ()) -> None:
     """Serve the given namespaces, or the whole cluster, until a signal comes; raise `TuningError` where none can be."""
     asyncio.run(_log_in_once())
-    os.environ["TUNEWRIGHT_NAMESPACED"] = "true" if namespaces else "false"
+    os.environ["TUNEWRIGHT_NAMESPACES"] = ",".join(namespaces)
     kopf.configure(log_format=kopf.LogFormat.FULL)
     os.environ.setdefault("USER", "tunewright")  # kopf names itself by it, and an image need not know its user id
     try:

@@ -12,6 +12,7 @@ import kopf
 
 from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.spec.tuning_run import GROUP, PLURAL, VERSION
+from tunewright.controller import logs
 from tunewright.controller.loop import OperatorLoop
 from tunewright.controller.settings import OperatorSettings
 from tunewright.errors import TuningError
@@ -32,6 +33,8 @@ async def start(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN
     try:
         own = OperatorSettings.from_environment(os.environ)
         configure(settings, namespaced=own.namespaced)
+        if own.log_format == "json":
+            logs.use_json()
         _Process.loop = OperatorLoop(own)
         await _Process.loop.start()
     except (TuningError, OSError) as error:
@@ -47,8 +50,16 @@ async def stop(**_: Any) -> None:  # noqa: ANN401 - kopf's keywords
 
 
 @kopf.on.event(GROUP, VERSION, PLURAL)
-async def run_changed(namespace: str | None, name: str | None, **_: Any) -> None:  # noqa: ANN401 - kopf's keywords
-    """A TuningRun was seen, changed or deleted."""
+async def run_changed(
+    namespace: str | None,
+    name: str | None,
+    type: str | None,  # noqa: A002
+    status: kopf.Status,
+    **_: Any,  # noqa: ANN401
+) -> None:
+    """A TuningRun was seen, changed or deleted; the names of the arguments are kopf's."""
+    if _Process.loop is not None and type != "DELETED":
+        _Process.loop.telemetry.board.saw(f"{namespace}/{name}", status)
     _enqueue(namespace, name)
 
 

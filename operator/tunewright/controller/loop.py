@@ -5,14 +5,17 @@ import logging
 import os
 from contextlib import AsyncExitStack
 
-from tunewright.adapters.kube.client import connected
-from tunewright.controller.probes import Heartbeat, ProbeServer
+from tunewright.adapters.kube.client import KubeClient, connected
+from tunewright.adapters.kube.rights import check_rights, is_served
 from tunewright.controller.reconcile import Reconciler
 from tunewright.controller.settings import OperatorSettings
+from tunewright.controller.telemetry import Telemetry
 from tunewright.controller.wiring import Wiring
 from tunewright.controller.workqueue import WorkQueue
+from tunewright.errors import Transient
 
 _HEARTBEAT_SECONDS = 5.0
+_START_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -23,24 +26,37 @@ class OperatorLoop:
     def __init__(self, settings: OperatorSettings) -> None:
         self.queue = WorkQueue()
         self._settings = settings
-        self._heartbeat = Heartbeat()
+        self.telemetry = Telemetry(settings)
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
         """Connect and start all tasks."""
-        client = await self._stack.enter_async_context(connected())
-        reconciler = Reconciler(client, Wiring(client, self._settings, os.environ))
+        telemetry = self.telemetry
+        client = await self._stack.enter_async_context(connected(observe=telemetry.metrics.count_request))
+        reconciler = Reconciler(client, Wiring(client, self._settings, os.environ, metrics=telemetry.metrics))
         self._stack.push_async_callback(reconciler.close)
-        if self._settings.probe_port:
-            probes = ProbeServer(self._heartbeat, self._settings.probe_port)
-            probes.start()
-            self._stack.callback(probes.stop)
-        workers = [self.queue.work(reconciler.reconcile) for _ in range(self._settings.workers)]
-        forever = [*workers, self._beat(), self._resync(reconciler)]
+        self._stack.enter_context(telemetry.serving())
+        await self._until_usable(client)
+        workers = [self.queue.work(telemetry.observed(reconciler)) for _ in range(self._settings.workers)]
+        forever = [*workers, self._beat(), self._resync(reconciler), telemetry.metrics.measure_lag()]
         self._tasks = [asyncio.create_task(work) for work in forever]
         for task in self._tasks:
             task.add_done_callback(self._ended)
+        self._tasks.append(asyncio.create_task(telemetry.become_ready(client)))
+
+    async def _until_usable(self, client: KubeClient) -> None:
+        """Wait for the API server and the CRD, without which kopf would start blind; raise where rights are missing."""
+        while True:
+            try:
+                if await is_served(client, self._settings.namespaces):
+                    return await check_rights(client, self._settings.namespaces)
+                why = "the API server does not know TuningRuns: waiting for their CRD"
+            except Transient as error:
+                why = str(error)
+            _log.warning("not started yet: %s", why)
+            self.telemetry.heartbeat.beat()
+            await asyncio.sleep(_START_SECONDS)
 
     async def stop(self) -> None:
         """End the tasks. There is no state to save: everything is in the cluster."""
@@ -53,11 +69,11 @@ class OperatorLoop:
         """None of the tasks ends by itself: let the probe fail, so that the process is started anew."""
         if not task.cancelled():
             _log.error("a task of the operator ended", exc_info=task.exception())
-            self._heartbeat.stop()
+            self.telemetry.heartbeat.stop()
 
     async def _beat(self) -> None:
         while True:
-            self._heartbeat.beat()
+            self.telemetry.heartbeat.beat()
             await asyncio.sleep(_HEARTBEAT_SECONDS)
 
     async def _resync(self, reconciler: Reconciler) -> None:

@@ -1,4 +1,7 @@
-"""`/healthz` from a thread of its own: 200 only while the event loop's heartbeat is young. Started by `loop`."""
+"""`/healthz` and `/readyz` from a thread of their own. Started by `telemetry`.
+
+Healthy is an operator whose event loop beat not long ago; ready is one that also knows every run that there is.
+"""
 
 import threading
 import time
@@ -15,6 +18,7 @@ class Heartbeat:
         self._clock = clock
         self._last = clock()
         self._has_stopped = False
+        self.is_ready = False
 
     def beat(self) -> None:
         """Say that the loop turns."""
@@ -31,7 +35,7 @@ class Heartbeat:
 
 
 class ProbeServer:
-    """Answers `/healthz` with 200 or 503, and anything else with 404."""
+    """Answers both with 200 or 503, and anything else with 404."""
 
     def __init__(self, heartbeat: Heartbeat, port: int) -> None:
         self._server = ThreadingHTTPServer(("", port), _handler(heartbeat))
@@ -56,8 +60,8 @@ class ProbeServer:
 def _handler(heartbeat: Heartbeat) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status = 404 if self.path != "/healthz" else 200 if heartbeat.is_alive else 503
-            self.send_response(status)
+            answers = {"/healthz": heartbeat.is_alive, "/readyz": heartbeat.is_alive and heartbeat.is_ready}
+            self.send_response(404 if self.path not in answers else 200 if answers[self.path] else 503)
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name

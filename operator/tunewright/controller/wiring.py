@@ -11,17 +11,21 @@ from tunewright.adapters.kube.client import CONFIG_MAPS, KubeClient
 from tunewright.adapters.kube.ledger import ConfigMapLedger
 from tunewright.adapters.kube.names import RunReference
 from tunewright.adapters.kube.problem_reader import ConfigMapTexts, NotAccepted
+from tunewright.adapters.kube.site import on_site
 from tunewright.adapters.kube.trials import KubeTrials
 from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.adapters.trials.warm_start import WarmStartTrials
+from tunewright.controller.counted_run import CountedRun
 from tunewright.controller.live_run import LiveRun
 from tunewright.controller.llm_advisor import SecretKeyAdvisor
+from tunewright.controller.llm_allowance import NamespaceAllowance
+from tunewright.controller.metrics import OperatorMetrics
 from tunewright.controller.settings import OperatorSettings
 from tunewright.controller.warm_start import WarmStart, read_warm_start
 from tunewright.domain.catalog_loader import Catalog, shipped_catalog
 from tunewright.engine.run_handle import RunHandle
 from tunewright.planner.records import Header
-from tunewright.ports import Clock
+from tunewright.ports import Advisor, Clock
 
 Document = dict[str, Any]
 
@@ -36,7 +40,9 @@ class Wiring:
         environment: Mapping[str, str],
         catalog: Catalog | None = None,
         clock: Clock | None = None,
+        metrics: OperatorMetrics | None = None,
     ) -> None:
+        self._metrics = metrics or OperatorMetrics()
         self.clock: Clock = clock or SystemClock()
         self.catalog = catalog or shipped_catalog()
         self._client = client
@@ -55,8 +61,10 @@ class Wiring:
         run is to start from a ledger that does not answer it.
         """
         ledger = ConfigMapLedger(self._client, run, decode_lines, told_digest)
-        trials = KubeTrials(self._client, run, accepted.pod_options, self.clock)
-        handle = RunHandle(ledger=ledger, trials=trials, clock=self.clock, built_space=accepted.space)
+        trials = KubeTrials(self._client, run, accepted.pod_options)
+        handle = CountedRun(
+            ledger=ledger, trials=trials, clock=self.clock, built_space=accepted.space, metrics=self._metrics
+        )
         live = LiveRun(run, generation, accepted, ledger, trials, handle)
         live.adopt(generation, accepted, self.advisor(run, accepted))
         header = self._header(run, accepted)
@@ -81,18 +89,20 @@ class Wiring:
                 raise
             return None
 
-    def advisor(self, run: RunReference, accepted: Accepted) -> SecretKeyAdvisor | None:
+    def advisor(self, run: RunReference, accepted: Accepted) -> Advisor | None:
         """Return the LLM of a run: its own, or the operator's; None where there is neither."""
         if accepted.llm is None:
             return None
-        own = self._settings.llm
-        return SecretKeyAdvisor(self._client, run.namespace, accepted.llm, self._environment, self.clock, own)
+        own, client, clock = self._settings.llm, self._client, self.clock
+        advisor = SecretKeyAdvisor(client, run.namespace, accepted.llm, self._environment, clock, own)
+        limit = self._settings.site.llm_limit(run.namespace)
+        return advisor if limit is None else NamespaceAllowance(advisor, client, run.namespace, limit, clock)
 
     def _accept(self, document: Document, texts: ConfigMapTexts) -> Accepted:
         own = self._settings
         accepted = accept(document, self.catalog, config_maps=texts, default_image=own.trial_image, default_llm=own.llm)
         check_runs_in_cluster(accepted)
-        return accepted
+        return on_site(accepted, own.site, document["metadata"]["namespace"])
 
     def _header(self, run: RunReference, accepted: Accepted) -> Header:
         return Header(

@@ -1,5 +1,5 @@
+from tests.support.planning import a_run
 from tests.support.records import AT
-from tests.unit.planner.test_run import a_run
 from tunewright.controller.live_run import faulty_nodes
 from tunewright.planner.decisions import StartTrial
 from tunewright.planner.records import TrialFinished

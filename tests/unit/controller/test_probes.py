@@ -34,9 +34,27 @@ def test_health_follows_the_heartbeat() -> None:
         probes.stop()
 
 
+def test_readiness_waits_for_the_runs_and_ends_with_the_heartbeat() -> None:
+    now = [0.0]
+    heartbeat = Heartbeat(lambda: now[0])
+    probes = ProbeServer(heartbeat, 0)
+    probes.start()
+    try:
+        assert (status(probes.port, "/healthz"), status(probes.port, "/readyz")) == (200, 503)
+        heartbeat.is_ready = True
+        assert status(probes.port, "/readyz") == 200
+        now[0] = 31.0
+        assert status(probes.port, "/readyz") == 503
+        heartbeat.beat()
+        heartbeat.stop()
+        assert (status(probes.port, "/healthz"), status(probes.port, "/readyz")) == (503, 503)
+    finally:
+        probes.stop()
+
+
 def test_settings_come_from_the_environment() -> None:
-    environment = {"TUNEWRIGHT_TRIAL_IMAGE": "trial:1", "TUNEWRIGHT_PROBE_PORT": "0", "TUNEWRIGHT_NAMESPACED": "true"}
-    assert OperatorSettings.from_environment(environment) == OperatorSettings("trial:1", 0, namespaced=True)
+    environment = {"TUNEWRIGHT_TRIAL_IMAGE": "trial:1", "TUNEWRIGHT_PROBE_PORT": "0", "TUNEWRIGHT_NAMESPACES": "a,b"}
+    assert OperatorSettings.from_environment(environment) == OperatorSettings("trial:1", 0, namespaces=("a", "b"))
 
 
 def test_the_operators_own_llm_is_read_in_the_words_of_a_spec() -> None:
@@ -62,3 +80,8 @@ def test_an_llm_of_the_operators_that_is_wrong_is_named(text: str, words: str) -
 def test_a_setting_that_is_no_number_is_named() -> None:
     with pytest.raises(InvalidInput, match="TUNEWRIGHT_WORKERS: 'many': must be a whole number"):
         OperatorSettings.from_environment({"TUNEWRIGHT_WORKERS": "many"})
+
+
+def test_a_log_format_that_does_not_exist_is_named() -> None:
+    with pytest.raises(InvalidInput, match="TUNEWRIGHT_LOG_FORMAT: 'xml': must be one of text, json"):
+        OperatorSettings.from_environment({"TUNEWRIGHT_LOG_FORMAT": "xml"})

@@ -4,12 +4,15 @@ The client's model classes are left out: our builders make documents and our rea
 only be converted there and back. Login, TLS and connections are the client's.
 """
 
+import asyncio
+import contextlib
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import aiohttp
@@ -24,6 +27,10 @@ Document = dict[str, Any]
 _PAGE = 500
 _TIMEOUT = aiohttp.ClientTimeout(total=30, connect=10)
 _MERGE_PATCH = "application/merge-patch+json"
+_READ_AGAIN_SECONDS = (0.2, 1.0)
+_MOST_THROTTLED = 10
+_LONGEST_WAIT_SECONDS = 30.0
+"""Kubernetes' own client waits as often (client-go, rest/request.go: maxRetries), and as long as it is told."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,10 @@ JOBS = Resource("/apis/batch/v1", "jobs")
 TUNING_RUNS = Resource(f"/apis/{GROUP}/{VERSION}", PLURAL)
 
 
+Observe = Callable[[str, str, int], None]
+"""Told of each request: method, path and HTTP status; 0 where no answer came."""
+
+
 class NotFound(ClusterError):
     """The object, its namespace or its kind is not there."""
 
@@ -51,13 +62,23 @@ class NotFound(ClusterError):
 class KubeClient:
     """Reads and writes documents. Raises `Transient`, `Conflict`, `Forbidden`, `NotFound` or `ClusterError`."""
 
-    def __init__(self, api: Any) -> None:  # noqa: ANN401 - the client has no types
+    def __init__(self, api: Any, observe: Observe = lambda *_: None) -> None:  # noqa: ANN401 - the client has no types
         self._api = api
+        self._observe = observe
+        self._date = 0.0, 0.0
+
+    def now(self) -> float:
+        """Return the API server's time in seconds since the epoch, as its latest answer told it.
+
+        What Kubernetes writes into objects is compared with this one: the clock here may be another.
+        """
+        date, seen = self._date
+        return date + time.monotonic() - seen if date else time.time()
 
     async def find(self, resource: Resource, namespace: str, name: str) -> Document | None:
         """Return an object, or None when it is not there."""
         try:
-            return await self._call("GET", _path(resource, namespace, name))
+            return await self._get(_path(resource, namespace, name))
         except NotFound:
             return None
 
@@ -68,7 +89,7 @@ class KubeClient:
         query = {"limit": str(_PAGE), "labelSelector": labels, "fieldSelector": fields}
         items: list[Document] = []
         while True:
-            page = await self._call("GET", _path(resource, namespace), query=query)
+            page = await self._get(_path(resource, namespace), query)
             items.extend(page.get("items") or ())
             query["continue"] = page.get("metadata", {}).get("continue", "")
             if not query["continue"]:
@@ -97,8 +118,29 @@ class KubeClient:
         except NotFound:
             return
 
+    async def log(self, namespace: str, pod: str, lines: int) -> str:
+        """Return the last lines that a Pod of one container printed."""
+        path, query = f"{_path(PODS, namespace, pod)}/log", {"tailLines": str(lines)}
+        return str((await self._get(path, query, _text))["text"])
+
+    async def _get(
+        self, path: str, query: Mapping[str, str] | None = None, read: Callable[[bytes], Document] | None = None
+    ) -> Document:
+        """Read, again after a fault that may pass: else one bad answer would cost all that was done before it."""
+        for seconds in _READ_AGAIN_SECONDS:
+            with contextlib.suppress(Transient):
+                return await self._call("GET", path, query=query, read=read)
+            await asyncio.sleep(seconds)
+        return await self._call("GET", path, query=query, read=read)
+
     async def _call(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        read: Callable[[bytes], Document] | None = None,
     ) -> Document:
         pairs = [(key, value) for key, value in (query or {}).items() if value]
         headers = {"Accept": "application/json"}
@@ -107,14 +149,43 @@ class KubeClient:
             request = await self._api.param_serialize(
                 method, path, query_params=pairs, header_params=headers, body=body, auth_settings=["BearerToken"]
             )
-            response = await self._api.call_api(*request, _request_timeout=_TIMEOUT)
+            response = await self._answered(request)
             text = await response.read()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            self._observe(method, path, 0)
             raise Transient(f"{method} {path}: {type(error).__name__} {error}") from None
-        document = _document(text)
+        self._observe(method, path, response.status)
+        self._note_date(response.getheader("Date", ""))
+        document = (read or _document)(text) if response.status < 300 else _document(text)
         if response.status >= 300:
             raise _refusal(response.status, f"{method} {path}: {document.get('message', response.reason)}")
         return document
+
+    def _note_date(self, text: str) -> None:
+        with contextlib.suppress(ValueError):  # a proxy may leave it out
+            self._date = parsedate_to_datetime(text).timestamp(), time.monotonic()
+
+    async def _answered(self, request: tuple[Any, ...]) -> Any:  # noqa: ANN401 - the client has no types
+        """Send a request, again when the API server says how long to wait: it has done nothing then.
+
+        As Kubernetes' own client does, which also takes a header Retry-After for such a word whatever the status.
+        """
+        for _ in range(_MOST_THROTTLED):
+            response = await self._api.call_api(*request, _request_timeout=_TIMEOUT)
+            seconds = _wait_asked_for(response)
+            if seconds is None:
+                return response
+            await response.read()  # lets the connection be used again
+            await asyncio.sleep(seconds)
+        return await self._api.call_api(*request, _request_timeout=_TIMEOUT)
+
+
+def _wait_asked_for(response: Any) -> float | None:  # noqa: ANN401 - the client has no types
+    """Return how long the API server asks to wait before the same request is sent again; None where it does not."""
+    text = response.getheader("Retry-After", "")
+    if not text.isdecimal() or not (response.status == 429 or response.status >= 500):
+        return None
+    return min(float(text), _LONGEST_WAIT_SECONDS)
 
 
 def _path(resource: Resource, namespace: str, name: str = "") -> str:
@@ -130,6 +201,10 @@ def _document(text: bytes) -> Document:
     return document if isinstance(document, dict) else {"message": str(document)}
 
 
+def _text(text: bytes) -> Document:
+    return {"text": text.decode(errors="replace")}
+
+
 def _refusal(status: int, message: str) -> ClusterError:
     if status == 404:
         return NotFound(message)
@@ -142,11 +217,11 @@ def _refusal(status: int, message: str) -> ClusterError:
     return ClusterError(message)
 
 
-@asynccontextmanager
-async def connected(kubeconfig: str | None = None) -> AsyncIterator[KubeClient]:
+@contextlib.asynccontextmanager
+async def connected(kubeconfig: str | None = None, observe: Observe = lambda *_: None) -> AsyncIterator[KubeClient]:
     """Log in with `kubeconfig`, else the Pod's service account, else the usual kubeconfig; raise `ClusterError`."""
     async with await _api(kubeconfig) as api:
-        yield KubeClient(api)
+        yield KubeClient(api, observe)
 
 
 async def _api(kubeconfig: str | None) -> Any:  # noqa: ANN401 - the client has no types
