@@ -6,10 +6,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tunewright.calibration.assessment import assess
 from tunewright.calibration.measured_row import MeasuredRow
-from tunewright.calibration.reading import read_rows
+from tunewright.calibration.reading import Format, read_rows
 from tunewright.calibration.statistics import Errors, timed
 from tunewright.domain.catalog_loader import shipped_catalog
 from tunewright.domain.hardware import Calibration
@@ -21,9 +22,10 @@ BEGIN, END = "<!-- make ablation -->\n", "<!-- end of make ablation -->"
 Change = Callable[[MeasuredRow], MeasuredRow]
 
 
-def switched(**switches: bool) -> Change:
+def switched(**switches: float) -> Change:
     """Return the change that gives every row these switches of its software."""
-    return lambda row: replace(row, software=replace(row.software, **switches))
+    changes: dict[str, Any] = dict(switches)
+    return lambda row: replace(row, software=replace(row.software, **changes))
 
 
 def at_starting_values(row: MeasuredRow) -> MeasuredRow:
@@ -41,6 +43,7 @@ CHANGES: dict[str, Change] = {
     "flash attention everywhere": switched(flash_attention=True),
     "sequence parallel everywhere": switched(sequence_parallel=True),
     "without stalls at pipeline transfers": switched(overlaps_pipeline=True),
+    "every gradient reduced in fp32": switched(gradient_bytes=4.0),
     "without overlap of tensor collectives": switched(overlaps_tensor=False),
     "without overlap of expert traffic": switched(overlaps_expert=False),
     "zero-bubble orders fixed for every runner": switched(automatic_orders=False),
@@ -56,7 +59,11 @@ def errors_of(rows: Sequence[MeasuredRow], change: Change) -> Errors:
 def table() -> str:
     """Return the table as Markdown; errors in percent."""
     catalog = shipped_catalog()
-    files = (("published_throughput", "published"), ("vtrain_single_node", "vtrain"), ("vtrain_multi_node", "vtrain"))
+    files: tuple[tuple[str, Format], ...] = (
+        ("published_throughput", "published"),
+        ("vtrain_single_node", "vtrain"),
+        ("vtrain_multi_node", "vtrain"),
+    )
     data = [read_rows((ROOT / f"tests/data/{name}.csv").read_text(), kind, catalog)[0] for name, kind in files]
     lines = ["| | published | vTrain, one node | vTrain, several nodes |", "|---|---|---|---|"]
     for name, change in CHANGES.items():

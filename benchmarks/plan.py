@@ -6,6 +6,7 @@ recomputing, once for each precision and loss fusion. `--peer PYTHON` names an i
 """
 
 import argparse
+import gc
 import json
 import resource
 import subprocess
@@ -179,6 +180,7 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, metavar="PYTHON", help="also llm-analysis, with this interpreter")
     arguments = parser.parse_args()
     problem, baseline = load_candidate(EXAMPLE)
+    gc.freeze()  # as `tunewright plan` does
     first = seconds_of(lambda: planned(problem, baseline))
     whole = best_of(lambda: planned(problem, baseline))
     space = planned(problem, baseline)

@@ -6,6 +6,7 @@ Like `stack`, each rule is a property of a release, a recipe or a number format,
 from dataclasses import replace
 
 from tunewright.calibration.columns import Row, text
+from tunewright.calibration.stack import HALF_PRECISIONS
 from tunewright.domain.problem import TuningProblem
 from tunewright.memory.software import OPTIMIZER_PRECISIONS, Software
 
@@ -21,7 +22,7 @@ def memory_software_of(row: Row, problem: TuningProblem) -> tuple[Software, tupl
     name = text(row, "software")
     old = not name and text(row, "gpu").startswith("A100")
     software, notes = _optimizer(row, problem)
-    if old and text(row, "precision") in ("fp16", "bf16/fp16"):
+    if old and text(row, "precision") in HALF_PRECISIONS:
         software = replace(software, gradient_bytes=2.0)
         notes = (*notes, "gradients not stated: fp16, Megatron-LM's default under fp16")
     if name.startswith(_HALF_GRADIENTS) and problem.cluster.accelerator.vendor == "nvidia":

@@ -48,7 +48,11 @@ def vtrain_row(row: Row, catalog: Catalog, index: int) -> MeasuredRow:
         problem=problem,
         config=_config(row, problem),
         software=Software(
-            flash_attention=False, sequence_parallel=False, overlaps_tensor=False, overlaps_pipeline=False
+            flash_attention=False,
+            sequence_parallel=False,
+            overlaps_tensor=False,
+            overlaps_pipeline=False,
+            gradient_bytes=2.0,
         ),
         step_seconds=milliseconds / 1e3,
         memory_bytes=None,

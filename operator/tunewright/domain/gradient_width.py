@@ -12,9 +12,11 @@ layers with `fully_shard` and no policy, which reduces in the type of the weight
 (`megatron/core/distributed/torch_fully_sharded_data_parallel.py`)."""
 
 
-def reduced_gradient_bytes(problem: TuningProblem, batch: ConfigBatch) -> FloatArray:
-    """Return the width of a reduced gradient, per row: fp32 main gradients, and FSDP2's by launcher."""
+def reduced_gradient_bytes(
+    problem: TuningProblem, batch: ConfigBatch, main_gradient_bytes: float = FLOAT32_BYTES
+) -> FloatArray:
+    """Return the width of a reduced gradient, per row: the main gradient's, and FSDP2's by launcher."""
     in_weights_type = batch.is_("optimizer", "fsdp2") & ~batch.is_("precision", "fp32")
     if problem.backend in _REDUCES_SHARDS_IN_FP32:
         in_weights_type &= False
-    return np.where(in_weights_type, 2.0, FLOAT32_BYTES)
+    return np.where(in_weights_type, 2.0, main_gradient_bytes)

@@ -45,28 +45,32 @@ MOST_RANKS = 2**22
 class TrainingConfig(Value):
     """One candidate. Degrees are counts of ranks; derived degrees need the world size, so `Problem` has them."""
 
-    tensor_parallel_size: int = Field(1, ge=1, le=4096)
-    pipeline_parallel_size: int = Field(1, ge=1, le=MOST_RANKS)
+    tensor_parallel_size: int = Field(1, ge=1, le=4096, description="Ranks that share each layer's matrices.")
+    pipeline_parallel_size: int = Field(1, ge=1, le=MOST_RANKS, description="Pipeline ranks.")
     virtual_pipeline_parallel_size: int = Field(1, ge=1, le=256, description="Model chunks per pipeline rank.")
-    context_parallel_size: int = Field(1, ge=1, le=MOST_RANKS)
-    expert_parallel_size: int = Field(1, ge=1, le=MOST_RANKS)
-    expert_tensor_parallel_size: int = Field(1, ge=1, le=4096)
+    context_parallel_size: int = Field(1, ge=1, le=MOST_RANKS, description="Ranks that split a sequence.")
+    expert_parallel_size: int = Field(1, ge=1, le=MOST_RANKS, description="Ranks that split the experts.")
+    expert_tensor_parallel_size: int = Field(1, ge=1, le=4096, description="Tensor ranks inside an expert.")
     micro_batch_size: int = Field(1, ge=1, le=65536, description="Sequences per rank and forward pass.")
-    recompute_granularity: RecomputeGranularity = "none"
+    recompute_granularity: RecomputeGranularity = Field("none", description="What the backward pass computes again.")
     recompute_modules: tuple[RecomputeModule, ...] = Field((), description="What `selective` drops; sorted.")
     recompute_method: RecomputeMethod = Field("uniform", description="How `full` picks layers.")
     recompute_num_layers: int = Field(1, ge=1, le=4096, description="Layers per unit (uniform) or per chunk (block).")
-    moe_dispatcher: MoeDispatcher = "all-to-all"
-    pipeline_schedule: PipelineSchedule = "1f1b"
+    moe_dispatcher: MoeDispatcher = Field("all-to-all", description="How tokens reach their experts.")
+    pipeline_schedule: PipelineSchedule = Field("1f1b", description="Order of passes in the pipeline.")
     pipeline_layout: str = Field(
         EVEN_LAYOUT, max_length=512, description="`even`, `shorter-edges`, or layers per pipeline rank: `7,7,7,6`."
     )
-    precision: Precision = "bf16"
-    optimizer: Optimizer = "distributed"
-    overlap_grad_reduce: bool = True
-    overlap_param_gather: bool = True
-    cross_entropy_fusion: bool = True
-    sync_free_stage: int = Field(0, ge=0, le=3)
+    precision: Precision = Field("bf16", description="Number format of the large products.")
+    optimizer: Optimizer = Field(
+        "distributed", description="What data ranks share: optimizer states, nothing, or everything."
+    )
+    overlap_grad_reduce: bool = Field(True, description="Reduce gradients during the backward pass.")
+    overlap_param_gather: bool = Field(True, description="Gather parameters during the forward pass.")
+    cross_entropy_fusion: bool = Field(True, description="Compute the loss in one kernel.")
+    sync_free_stage: int = Field(
+        0, ge=0, le=3, description="Primus: how much of MoE runs without waiting for the host."
+    )
 
     @field_validator("recompute_modules")
     @classmethod

@@ -145,4 +145,5 @@ def _optimizer(device: Device) -> FloatArray:
     efficiency = device.efficiency
     share = efficiency.optimizer_hbm if not device.eager else device.accelerator.hbm_efficiency
     rate = device.accelerator.hbm_bytes_per_second * share
-    return np.full(len(device.batch), efficiency.optimizer_bytes_per_parameter / rate)
+    moved = efficiency.optimizer_bytes_per_parameter + device.software.gradient_bytes
+    return np.full(len(device.batch), moved / rate)

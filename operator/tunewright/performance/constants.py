@@ -40,10 +40,9 @@ class Efficiency:
     """Five matrix products against two: flash attention computes the scores again."""
     optimizer_hbm: float = 0.21
     """Share of HBM peak that the optimizer step reaches: Primus's trace of the MoE best-practices post."""
-    optimizer_bytes_per_parameter: float = 32.0
-    """Reads and writes of a sharded parameter: gradient 4, master and moments 12 twice, bf16 weight 2 and cast."""
-    clear_bytes_per_parameter: float = 4.0
-    """Clearing the fp32 main gradient of a parameter, sharded or not."""
+    optimizer_bytes_per_parameter: float = 28.0
+    """Reads and writes of a sharded parameter beside its gradient: master and moments 12 twice, bf16 weight 2 and
+    cast."""
     eager_traffic: float = 2.0
     """HBM traffic of unfused torch over fused kernels for norms and activations."""
     fused_small_kernels: int = 12

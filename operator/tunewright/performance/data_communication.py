@@ -16,6 +16,7 @@ from tunewright.domain.pipeline_layout import StageTable
 from tunewright.domain.problem import TuningProblem
 from tunewright.performance.collectives import Collectives
 from tunewright.performance.placement import Group, Groups
+from tunewright.performance.software import Software
 
 _Collective = Callable[[Group, FloatArray], FloatArray]
 
@@ -34,13 +35,18 @@ class DataSeconds:
 
 
 def data_seconds(
-    problem: TuningProblem, batch: ConfigBatch, table: StageTable, groups: Groups, collectives: Collectives
+    problem: TuningProblem,
+    batch: ConfigBatch,
+    table: StageTable,
+    groups: Groups,
+    collectives: Collectives,
+    software: Software,
 ) -> DataSeconds:
     """Return the data-parallel work of the widest pipeline rank of every row."""
     shared, routed = _widest(place_parameters(problem, batch, table))
     distributed, sharded = batch.is_("optimizer", "distributed"), batch.is_("optimizer", "fsdp2")
     width = np.where(batch.is_("precision", "fp32"), 4.0, PARAMETER_BYTES)
-    gradient = reduced_gradient_bytes(problem, batch)
+    gradient = reduced_gradient_bytes(problem, batch, software.gradient_bytes)
     units = np.where(sharded, _sharded_units(table), 1)
     scatter = units * _over_groups(
         collectives.reduce_scatter, groups, shared * gradient / units, routed * gradient / units

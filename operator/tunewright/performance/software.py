@@ -29,5 +29,8 @@ class Software:
     overlaps_pipeline: bool = True
     """False: every pass of a chunk ends with a transfer that both ranks wait for, with a device synchronisation
     (`batch_isend_irecv` in older Megatron-LM)."""
+    gradient_bytes: float = 4.0
+    """Main gradient of a parameter: reduced, read by the optimizer and cleared at this width. 2 in half precision,
+    Megatron's and DeepSpeed's default under fp16."""
     overlaps_expert: bool = False
     """Dispatch and combine of one micro batch run beside another one's compute."""

@@ -124,7 +124,8 @@ class StepModel:
         first, index = self.batch.distinct(_DATA_FIELDS)
         distinct = self.batch.take(first)
         table, groups = StageTable.of(self.problem.model, distinct), Groups.of(self.problem, distinct)
-        return _spread(data_seconds(self.problem, distinct, table, groups, self.collectives), index)
+        seconds = data_seconds(self.problem, distinct, table, groups, self.collectives, self.software)
+        return _spread(seconds, index)
 
     @cached_property
     def _micro_batches(self) -> IntArray:
@@ -170,9 +171,7 @@ class StepModel:
     def _step_parts(self, stages: StageTimes) -> dict[str, FloatArray]:
         """What happens once per step, or per micro batch under FSDP2."""
         data, accelerator = self._data, self.problem.cluster.accelerator
-        clear = self.efficiency.clear_bytes_per_parameter / (
-            accelerator.hbm_bytes_per_second * accelerator.hbm_efficiency
-        )
+        clear = self.software.gradient_bytes / (accelerator.hbm_bytes_per_second * accelerator.hbm_efficiency)
         optimizer = data.updated_parameters * self.times.optimizer_seconds_per_parameter
         on_cpu = accelerator.vendor == "cpu"
         overhead = self.efficiency.cpu_step_overhead_seconds if on_cpu else self.efficiency.step_overhead_seconds

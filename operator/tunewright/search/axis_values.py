@@ -77,7 +77,7 @@ def _default_values(problem: TuningProblem) -> dict[str, Values]:
         "pipeline_schedule": PIPELINE_SCHEDULES,
         "pipeline_layout": (EVEN_LAYOUT, SHORTER_EDGES_LAYOUT),
         "precision": (problem.precision,),
-        "optimizer": ("fsdp2" if problem.backend == "torchtitan" else "distributed",),
+        "optimizer": (problem.usual_optimizer,),
         "cross_entropy_fusion": (problem.backend in FUSED_LOSS_BACKENDS,),
     }
 

@@ -129,6 +129,7 @@ def test_vtrain_rows_recompute_fully_and_use_no_flash_attention() -> None:
     rows, skipped = read_rows(table, "vtrain", shipped_catalog())
     assert rows[0].config.recompute_granularity == "full"
     assert not rows[0].software.flash_attention
+    assert rows[0].software.gradient_bytes == 2
     assert rows[0].step_seconds == pytest.approx(0.1345)
     assert skipped[0].reason == "tensor·data·pipeline 4 is not # GPUs 8"
 

@@ -3,7 +3,9 @@
 import pytest
 
 from tests.unit.performance.builders import a_batch, a_cluster, a_dense_model, a_latent_model, a_moe_model, a_problem
+from tunewright.domain.parameters import ParameterCounts
 from tunewright.domain.problem import TuningProblem
+from tunewright.performance.constants import Efficiency
 from tunewright.performance.software import Software
 from tunewright.performance.step import estimate
 from tunewright.performance.uncertainty import interval_half_width, relative_deviation
@@ -90,3 +92,14 @@ def test_a_tensor_group_over_both_processors_launches_slower() -> None:
     assert seconds(problem, Software(), tensor_parallel_size=8) > 1.3 * seconds(
         problem, Software(), tensor_parallel_size=4
     )
+
+
+def test_half_precision_gradients_halve_the_reduction_and_spare_the_optimizer_traffic() -> None:
+    problem, config = a_problem(), a_batch({"optimizer": "replicated", "overlap_grad_reduce": False})
+    whole, half = (estimate(problem, config, software=Software(gradient_bytes=size)).parts for size in (4.0, 2.0))
+    assert half["gradientReduction"][0] == pytest.approx(whole["gradientReduction"][0] / 2, rel=0.02)
+    efficiency, accelerator = Efficiency.of(problem.cluster.accelerator), problem.cluster.accelerator
+    parameters = ParameterCounts.of(problem.model).total
+    updated = 2 * parameters / (accelerator.hbm_bytes_per_second * efficiency.optimizer_hbm)
+    cleared = 2 * parameters / (accelerator.hbm_bytes_per_second * accelerator.hbm_efficiency)
+    assert whole["optimizer"][0] - half["optimizer"][0] == pytest.approx(updated + cleared, rel=0.01)

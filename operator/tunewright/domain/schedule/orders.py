@@ -8,6 +8,7 @@ interleaving, Qi et al. 2024 (2401.10241) for zero bubble.
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from tunewright.domain.schedule import v_shaped
 from tunewright.domain.schedule.operation import BACKWARD, FORWARD, WEIGHT, Operation, RankOrders
@@ -32,58 +33,61 @@ def rank_orders(schedule: PipelineSchedule, ranks: int, chunks: int, micro_batch
 
 
 def _one_forward_one_backward(ranks: int, _: int, micro_batches: int) -> RankOrders:
-    return tuple(_alternate(micro_batches, ranks - 1 - rank, None) for rank in range(ranks))
+    steps = _steps_of_one_chunk(micro_batches)
+    return tuple(_alternate(steps, ranks - 1 - rank, None) for rank in range(ranks))
 
 
 def _zero_bubble_h1(ranks: int, _: int, micro_batches: int) -> RankOrders:
     """As many forward passes ahead as 1F1B; rank i delays its weight gradients by i micro batches."""
-    return tuple(_alternate(micro_batches, ranks - 1 - rank, rank) for rank in range(ranks))
+    steps = _steps_of_one_chunk(micro_batches)
+    return tuple(_alternate(steps, ranks - 1 - rank, rank) for rank in range(ranks))
 
 
 def _zero_bubble_h2(ranks: int, _: int, micro_batches: int) -> RankOrders:
     """Twice as far ahead as 1F1B, so that no rank waits for the first backward pass; delays of 2i."""
-    return tuple(_alternate(micro_batches, 2 * (ranks - 1 - rank), 2 * rank) for rank in range(ranks))
-
-
-def _alternate(micro_batches: int, ahead: int, weight_delay: int | None) -> tuple[Operation, ...]:
-    """One rank: `ahead` forward passes, then one forward and one backward in turn until both are done."""
-    forwards = min(ahead, micro_batches)
-    order: list[Operation] = [(FORWARD, 0, index) for index in range(forwards)]
-    for index in range(micro_batches):
-        if forwards < micro_batches:
-            order.append((FORWARD, 0, forwards))
-            forwards += 1
-        order.append((BACKWARD, 0, index))
-        if weight_delay is not None and index >= weight_delay:
-            order.append((WEIGHT, 0, index - weight_delay))
-    if weight_delay is not None:
-        order += [(WEIGHT, 0, index) for index in range(max(0, micro_batches - weight_delay), micro_batches)]
-    return tuple(order)
+    steps = _steps_of_one_chunk(micro_batches)
+    return tuple(_alternate(steps, 2 * (ranks - 1 - rank), 2 * rank) for rank in range(ranks))
 
 
 def _interleaved(ranks: int, chunks: int, micro_batches: int) -> RankOrders:
     """Groups of P micro batches pass through chunk after chunk; backward takes the chunks in reverse."""
-    forward = _in_groups(ranks, range(chunks), micro_batches)
-    backward = _in_groups(ranks, range(chunks - 1, -1, -1), micro_batches)
-    return tuple(_interleave(forward, backward, 2 * (ranks - 1 - rank) + (chunks - 1) * ranks) for rank in range(ranks))
+    forward = _in_groups(FORWARD, ranks, range(chunks), micro_batches)
+    backward = _in_groups(BACKWARD, ranks, range(chunks - 1, -1, -1), micro_batches)
+    steps = _Steps(forward, backward, [])
+    return tuple(_alternate(steps, 2 * (ranks - 1 - rank) + (chunks - 1) * ranks, None) for rank in range(ranks))
 
 
-def _in_groups(ranks: int, chunks: range, micro_batches: int) -> list[tuple[int, int]]:
+class _Steps(NamedTuple):
+    """The operations of each kind as every rank does them; ranks differ in how they weave them, and share them."""
+
+    forward: list[Operation]
+    backward: list[Operation]
+    weight: list[Operation]
+
+
+def _steps_of_one_chunk(micro_batches: int) -> _Steps:
+    return _Steps(*([(kind, 0, index) for index in range(micro_batches)] for kind in (FORWARD, BACKWARD, WEIGHT)))
+
+
+def _in_groups(kind: int, ranks: int, chunks: range, micro_batches: int) -> list[Operation]:
     return [
-        (chunk, start + offset)
+        (kind, chunk, start + offset)
         for start in range(0, micro_batches, ranks)
         for chunk in chunks
         for offset in range(ranks)
     ]
 
 
-def _interleave(forward: list[tuple[int, int]], backward: list[tuple[int, int]], ahead: int) -> tuple[Operation, ...]:
-    ahead = min(ahead, len(forward))
-    order: list[Operation] = [(FORWARD, *step) for step in forward[:ahead]]
-    for position, step in enumerate(backward):
-        if ahead + position < len(forward):
-            order.append((FORWARD, *forward[ahead + position]))
-        order.append((BACKWARD, *step))
+def _alternate(steps: _Steps, ahead: int, weight_delay: int | None) -> tuple[Operation, ...]:
+    """One rank: `ahead` forward passes, then one forward and one backward in turn until both are done."""
+    order = steps.forward[:ahead]
+    for index, step in enumerate(steps.backward):
+        order += steps.forward[ahead + index : ahead + index + 1]
+        order.append(step)
+        if weight_delay is not None and index >= weight_delay:
+            order.append(steps.weight[index - weight_delay])
+    if weight_delay is not None:
+        order += steps.weight[max(0, len(steps.weight) - weight_delay) :]
     return tuple(order)
 
 

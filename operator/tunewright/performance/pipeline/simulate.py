@@ -17,7 +17,7 @@ from tunewright.performance.pipeline.graph import Graph, graph_of
 PERIODS_SIMULATED = 4
 """Micro batches that are simulated at most, in units of P, but for the remainder of M divided by P."""
 
-_MAX_ELEMENTS = 4_000_000
+_MAX_ELEMENTS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
