@@ -7,9 +7,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 OUT ?= runs/quickstart
+# Tests on real Kubernetes mostly wait: one process has them all, another one the rest.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadgroup
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with everything, the command tunewright in .venv/bin included
 
@@ -25,16 +27,16 @@ run: setup ## Search the quickstart example on this machine (OUT=runs/quickstart
 	$(BIN)/tunewright run examples/quickstart.yaml --trials local --out $(OUT)
 
 test: packages ## All tests, the real control plane and kubelet included where they can run
-	$(BIN)/pytest -m "not long and not gpu"
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not long and not gpu"
 
 test-fast: setup ## Tests that need only Python
-	$(BIN)/pytest -m "not cluster and not e2e and not slow and not long and not gpu" tests
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not cluster and not e2e and not slow and not long and not gpu" tests
 
 test-e2e: packages ## Tests on a real kubelet (root, containerd)
 	$(BIN)/pytest -m "e2e and not long" tests/e2e
 
 test-long: packages ## Full counts, before a release
-	$(BIN)/pytest -m "not gpu"
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu"
 
 .PHONY: packages accuracy-cpu
 packages: setup ## Install and build what the real-Kubernetes tests need (root on Debian; elsewhere it says so)
@@ -66,13 +68,46 @@ imports: setup ## Check import contracts only
 crds: setup ## Write crds/ from the models
 	$(BIN)/python -m tunewright.adapters.kube.crd
 
+.PHONY: schema
+schema: setup ## Write the chart's values.schema.json and docs/reference/values.md from its typed values
+	$(BIN)/python -m tunewright.adapters.kube.chart_schema
+
 docs: setup ## Write the generated pages and pictures of docs
-	$(BIN)/python -c 'from tunewright.legality.catalogue import rule_catalogue; print(rule_catalogue(), end="")' > docs/reference/rules.md
+	$(BIN)/python -m docs.generate
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/mixtral.py
+	$(BIN)/python -m tests.support.argo_cd_files
 
-verify: crds docs lint ## Regenerate, check, and fail if the tree changed
-	@git diff --exit-code --stat -- crds docs || (echo "generated files changed: commit them"; exit 1)
+.PHONY: docs-site
+docs-site: setup ## Build the site of docs/ into build/site, strictly and without a network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir build/site
+
+.PHONY: docs-screenshot
+docs-screenshot: setup ## Take the picture of the report in the README again (chromium)
+	$(BIN)/python -m docs.generate.screenshot > /dev/null
+
+.PHONY: kind-up kind-down
+kind-up: ## Make a kind cluster with the operator and a node that stands in for eight MI355X (Docker, kind, helm)
+	@examples/kind/up.sh
+
+kind-down: ## Remove that cluster
+	kind delete cluster --name tunewright
+
+verify: crds schema docs lint ## Regenerate, check, and fail if the tree changed
+	@git diff --exit-code --stat -- crds charts docs || (echo "generated files changed: commit them"; exit 1)
+
+.PHONY: images sbom
+# With Docker, or ENGINE=podman, ENGINE=buildah. BUILD_ARGS="--build-arg OPERATOR_BASE_IMAGE=python@sha256:…" pins a base.
+ENGINE ?= docker
+LABELS = --build-arg VERSION=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' operator/tunewright/__init__.py) \
+  --build-arg REVISION=$$(git rev-parse HEAD) --build-arg CREATED=$$(git log -1 --format=%cI)
+images: ## Build tunewright-operator and tunewright-trial
+	$(ENGINE) build $(LABELS) $(BUILD_ARGS) --target operator --tag tunewright-operator .
+	$(ENGINE) build $(LABELS) $(BUILD_ARGS) --target trial --tag tunewright-trial .
+
+sbom: ## Write what is in both images to dist/, as CycloneDX
+	$(ENGINE) build $(BUILD_ARGS) --target operator-sbom --output dist .
+	$(ENGINE) build $(BUILD_ARGS) --target trial-sbom --output dist .
 
 build: setup ## Build the wheel and the source distribution into dist/
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

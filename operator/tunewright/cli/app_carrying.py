@@ -91,6 +91,20 @@ def watch(
 
 
 @carrying.command()
+def support_bundle(
+    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The TuningRun.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE.tar.gz", help="The archive to write.", parser=path_for("--out"))
+    ],
+    operator_namespace: Annotated[str, typer.Option(help="Where the operator runs.")] = "tunewright",
+) -> None:
+    """Collect what explains a TuningRun into one archive: run, ledger, events, Jobs, Pods, logs; no secrets."""
+    from tunewright.cli.support_bundle import run_support_bundle
+
+    run_support_bundle(name, out, operator_namespace)
+
+
+@carrying.command()
 def apply_to(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Your Primus experiment YAML.", parser=path_for("FILE"))],
     ledger: LedgerFile,
