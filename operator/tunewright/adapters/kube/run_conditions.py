@@ -72,7 +72,7 @@ def _passed(name: str, phase: Phase | None, own: Phase, during: str, after: str)
 def _validated(summary: Summary, settings: PlannerSettings, phase: Phase | None) -> Wanted:
     measured = summary.counters.measured
     wanted = settings.validation.top_k + int(settings.validation.include_baseline)
-    message = f"{measured} of {wanted}"
+    message = f"{measured} of {wanted}" if measured <= wanted else f"{measured}, more than the {wanted} asked for"
     if summary.finish_reason is not None:
         return Wanted("Validated", "True" if measured else "False", "Measured" if measured else "NotMeasured", message)
     return Wanted("Validated", "Unknown", "Measuring" if phase == "validate" else "Pending", message)
