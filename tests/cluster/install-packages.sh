@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what a real kubelet in the tests needs (Debian, root). Run by CI and by hand; safe to repeat.
-# Where it cannot, it says so in one line and succeeds: only the e2e tier needs these. In CI that is a failure.
+# Installs what a real kubelet and Argo CD in the tests need (Debian, root). Run by CI and by hand; safe to repeat.
+# Where it cannot, it says so in one line and succeeds: only their tests need these. In CI that is a failure.
 set -euo pipefail
 
 packages=(buildah conntrack containerd containernetworking-plugins debootstrap faketime git iproute2 iptables openssl prometheus redis-server runc)

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from tests.support.cluster.commands import need_program, run
 from tests.support.cluster.errors import MissingPart
-from tests.support.cluster.paths import GO_MODULE, cache_root, digest_of, locked
+from tests.support.cluster.paths import ARGO_CD_MODULE, GO_MODULE, cache_root, digest_of, locked
 
 KUBERNETES_VERSION = "1.34.4"
+ARGO_CD = "github.com/argoproj/argo-cd/v3"
 GO_TOOLS = {
     "helm": "helm.sh/helm/v4/cmd/helm@v4.3.2",
+    "helm3": "helm.sh/helm/v3/cmd/helm@v3.22.0",
     "coredns": "github.com/coredns/coredns@v1.15.0",
     "kueue": "sigs.k8s.io/kueue/cmd/kueue@v0.17.0",
 }
@@ -25,7 +27,7 @@ BUILD_SECONDS = 1800
 
 def go() -> str:
     """Return the Go tool."""
-    return need_program("go", "install Go 1.24 or newer (https://go.dev/dl), or set TUNEWRIGHT_TEST_KUBECONFIG")
+    return need_program("go", "install Go 1.26 or newer (https://go.dev/dl), or set TUNEWRIGHT_TEST_KUBECONFIG")
 
 
 def ensure_kubernetes_binary() -> Path:
@@ -34,16 +36,28 @@ def ensure_kubernetes_binary() -> Path:
     return _built("kubernetes", sources, ".", ["-ldflags", _version_flags()])
 
 
+def ensure_argo_cd_binary() -> Path:
+    """Return the one binary of Argo CD's command line and controllers, building it at the first call (minutes)."""
+    sources = [ARGO_CD_MODULE / name for name in ("go.mod", "go.sum")]
+    return _built("argocd", sources, f"{ARGO_CD}/cmd", ["-ldflags", "-s -w"], module=ARGO_CD_MODULE)
+
+
+def argo_cd_folder() -> Path:
+    """Return the source of the Argo CD that is built here, for its CRDs."""
+    told = json.loads(run(go(), "mod", "download", "-json", ARGO_CD, cwd=ARGO_CD_MODULE, timeout=BUILD_SECONDS))
+    return Path(told["Dir"])
+
+
 def ensure_pause_binary() -> Path:
     """Return the static program that the sandbox image runs."""
     return _built("pause", [GO_MODULE / "pause" / "main.go"], "./pause", ["-ldflags", "-s -w"], CGO_ENABLED="0")
 
 
 def ensure_go_tool(name: str) -> Path:
-    """Return `helm`, `coredns` or `kueue` in its pinned version, building it at the first call (minutes)."""
+    """Return one of `GO_TOOLS` in its pinned version, building it at the first call (minutes)."""
     package = GO_TOOLS[name]
     with locked(cache_root() / "tools" / f"{name}-{package.rpartition('@')[2]}") as folder:
-        program = folder / name
+        program = folder / package.rpartition("@")[0].rpartition("/")[2]
         if not program.exists():
             environment = {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"}
             run(go(), "install", package, env=environment, cwd=folder, timeout=BUILD_SECONDS)
@@ -66,13 +80,15 @@ def kubectl_program() -> str:
     return found
 
 
-def _built(name: str, sources: list[Path], package: str, flags: list[str], **environment: str) -> Path:
+def _built(
+    name: str, sources: list[Path], package: str, flags: list[str], module: Path = GO_MODULE, **environment: str
+) -> Path:
     with locked(cache_root() / name / digest_of(*sources)) as folder:
         program = folder / name
         if not program.exists():
             unfinished = folder / f"{name}.unfinished"
             options = ["-trimpath", "-buildvcs=false", *flags, "-o", str(unfinished)]
-            run(go(), "build", *options, package, env=environment, cwd=GO_MODULE, timeout=BUILD_SECONDS)
+            run(go(), "build", *options, package, env=environment, cwd=module, timeout=BUILD_SECONDS)
             os.replace(unfinished, program)  # a build cut short must not look like a finished one
         return program
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 GO_MODULE = REPOSITORY / "tests" / "cluster" / "kubernetes"
+ARGO_CD_MODULE = REPOSITORY / "tests" / "cluster" / "argo_cd"
 
 
 def cache_root() -> Path:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.cluster.binaries import ensure_go_tool, ensure_kubernetes_binary
+from tests.support.cluster.binaries import ensure_argo_cd_binary, ensure_go_tool, ensure_kubernetes_binary
 from tests.support.cluster.errors import HarnessError, MissingPart
 from tests.support.cluster.images import base_archive, pause_archive
 
@@ -17,6 +17,7 @@ PARTS: dict[str, Callable[[], Path]] = {
     "coredns": lambda: ensure_go_tool("coredns"),
     "helm": lambda: ensure_go_tool("helm"),
     "kueue": lambda: ensure_go_tool("kueue"),
+    "argo cd": ensure_argo_cd_binary,
     "pause image": pause_archive,
     "base image": base_archive,
 }

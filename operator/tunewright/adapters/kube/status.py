@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tunewright.adapters.kube.attempts import AttemptView
 from tunewright.adapters.kube.conditions import PENDING, Wanted, updated_conditions
@@ -24,6 +24,8 @@ from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.summary import Summary
 
 Document = dict[str, Any]
+BlockedReason = Literal["LedgerUnreadable", "Blocked"]
+"""Reasons of Finished=False that people must act on; any other is the state that the run is in."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,9 @@ def refused_status(reason: str, message: str, previous: Mapping[str, Any], gener
     }
 
 
-def blocked_status(message: str, previous: Mapping[str, Any], generation: int, now: str, reason: str) -> Document:
+def blocked_status(
+    message: str, previous: Mapping[str, Any], generation: int, now: str, reason: BlockedReason
+) -> Document:
     """Return the status of a run that cannot go on for now: it is tried again, and people can see why.
 
     What it found so far stays, and it is not finished: a ledger that is restored goes on where it was.
