@@ -73,7 +73,7 @@ async def test_with_the_charts_grant_the_key_is_read_from_that_secret_and_from_n
     grant = f"llm.grantSecrets[0].namespace={namespace},llm.grantSecrets[0].name=llm"
     scope = f"watch.namespaces={{{namespace}}}"
     objects = rendered(namespace, "--set", scope, "--set", grant, "--set", "crds.enabled=false")
-    rights = yaml.safe_dump_all(item for item in objects if item["kind"] != "Deployment")
+    rights = yaml.safe_dump_all(item for item in objects if item["kind"] not in ("Deployment", "Pod"))
     kubectl("apply", "-f", "-", stdin=rights)
     request.addfinalizer(lambda: kubectl("delete", "--wait=false", "-f", "-", stdin=rights))  # some are the cluster's
     account = f"--as=system:serviceaccount:{namespace}:tunewright"

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,9 @@ from tests.support.cluster.image_build import ImageBuilder
 from tests.support.cluster.images import BASE_IMAGE
 from tests.support.cluster.node import Node
 from tests.support.cluster.paths import REPOSITORY
+from tests.support.cluster.reporting import or_skip
 from tests.support.cluster.waiting import wait_until
+from tests.support.cluster.workspace import Workspace
 from tests.support.helm import CHART, PREVIOUS_CHART, helm
 from tests.support.image_contents import ImageContents, normalised, read_image
 from tunewright.planner.records import TrialFinished
@@ -41,15 +44,23 @@ UNWANTED = {
 PRIVATE_KEY = re.compile(rb"-----BEGIN ([A-Z]+ )?PRIVATE KEY-----\s+[A-Za-z0-9+/=]{60}")
 
 
-def built(node: Node, target: str) -> Path:
-    """Build one target and return its archive."""
-    tag = f"localhost/tunewright-{target}:test"
-    return ImageBuilder(node.workspace.make("buildah")).build(DOCKERFILE, REPOSITORY, target, ARGUMENTS, tag)
+@pytest.fixture(scope="module")
+def build() -> Iterator[Callable[[str], Path]]:
+    """Builds one target and returns its archive. Needs no node."""
+    workspace = Workspace.create()
+    builder = ImageBuilder(workspace.make("buildah"))
+
+    def built(target: str) -> Path:
+        tag = f"localhost/tunewright-{target}:test"
+        return or_skip(lambda: builder.build(DOCKERFILE, REPOSITORY, target, ARGUMENTS, tag))
+
+    yield built
+    workspace.remove()
 
 
 @pytest.fixture(scope="module")
-def operator_archive(node: Node) -> Path:
-    return built(node, "operator")
+def operator_archive(build: Callable[[str], Path]) -> Path:
+    return build("operator")
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +75,8 @@ def operator_contents(operator_archive: Path) -> ImageContents:
 
 
 @pytest.fixture(scope="module")
-def trial_contents(node: Node) -> ImageContents:
-    return read_image(built(node, "trial"))
+def trial_contents(build: Callable[[str], Path]) -> ImageContents:
+    return read_image(build("trial"))
 
 
 @pytest.fixture(params=["operator_contents", "trial_contents"])
@@ -112,10 +123,10 @@ def test_the_trial_image_has_our_wheel_and_no_framework_of_ours(trial_contents: 
 
 @pytest.mark.parametrize("image", ["operator", pytest.param("trial", marks=pytest.mark.long)])
 def test_the_bill_of_materials_lists_what_is_in_the_image(
-    node: Node, image: str, request: pytest.FixtureRequest
+    build: Callable[[str], Path], image: str, request: pytest.FixtureRequest
 ) -> None:
     contents: ImageContents = request.getfixturevalue(f"{image}_contents")
-    output = read_image(built(node, f"{image}-sbom"))
+    output = read_image(build(f"{image}-sbom"))
     (name,) = output.files
     assert name == f"tunewright-{image}.cdx.json"
     bill = json.loads(output.texts[name])

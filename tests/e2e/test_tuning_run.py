@@ -16,8 +16,10 @@ from tests.support.host_python_claims import trial_on_host_python
 from tests.support.kube_cluster import install_crd
 from tests.support.operator_process import OperatorProcess
 from tests.support.records import measured_digests
+from tunewright.adapters.kube.client import connected
 from tunewright.adapters.kube.export import exported_ledger
 from tunewright.adapters.kube.labels import OWN_OBJECTS
+from tunewright.adapters.kube.support import gather
 from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.planner.records import Record, TrialFinished
 from tunewright.planner.replay import replay
@@ -88,6 +90,20 @@ def assert_pods_asked_for_gpus(node: Node, namespace: str) -> None:
         assert "75a3" in json.dumps(terms)
 
 
+def assert_support_bundle_explains(node: Node, namespace: str, trials: int) -> None:
+    """What `tunewright support-bundle` collects of real Pods: a kubelet answers for their logs."""
+
+    async def gathered() -> dict[str, str]:
+        async with connected(str(node.cluster.kubeconfig)) as client:
+            return await gather(client, namespace, "tiny", namespace)
+
+    files = asyncio.run(gathered())
+    assert {"run.yaml", "ledger.jsonl", "result.yaml", "events.yaml", "jobs.yaml", "pods.yaml"} <= set(files)
+    assert len(list(yaml.safe_load_all(files["jobs.yaml"]))) == trials
+    assert "Finished=True" in files["summary.txt"]
+    assert "Not read" not in files["summary.txt"], files["summary.txt"]
+
+
 def test_an_operator_killed_midway_reaches_measured_results_with_each_trial_once(
     node: Node, node_namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,3 +133,4 @@ def test_an_operator_killed_midway_reaches_measured_results_with_each_trial_once
     jobs = node.cluster.kubectl.get("jobs", namespace=node_namespace)["items"]
     assert len(jobs) == len(finished), "each trial has one Job"
     assert replay(records) is None
+    assert_support_bundle_explains(node, node_namespace, len(jobs))

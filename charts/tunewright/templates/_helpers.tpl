@@ -14,19 +14,51 @@
 {{- .Values.serviceAccount.name | default (ternary (include "tunewright.fullname" .) "default" .Values.serviceAccount.create) -}}
 {{- end -}}
 
-{{- define "tunewright.labels" -}}
+{{- define "tunewright.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "tunewright.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "tunewright.labels" -}}
+{{ include "tunewright.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{- define "tunewright.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- /* An image from the registry of global.imageRegistry, where that is set: (dict "image" … "root" $). */ -}}
+{{- define "tunewright.mirrored" -}}
+{{- $registry := .root.Values.global.imageRegistry | trimSuffix "/" -}}
+{{- if and $registry .image -}}
+{{- printf "%s/%s" $registry (regexReplaceAll "^(localhost|[^/]+[.:][^/]*)/" .image "") -}}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- .image -}}
 {{- end -}}
+{{- end -}}
+
+{{- define "tunewright.image" -}}
+{{- $name := .Values.image.repository -}}
+{{- with .Values.image.registry -}}{{- $name = printf "%s/%s" . $name -}}{{- end -}}
+{{- $version := printf ":%s" (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- with .Values.image.digest -}}{{- $version = printf "@%s" . -}}{{- end -}}
+{{- include "tunewright.mirrored" (dict "image" (printf "%s%s" $name $version) "root" .) -}}
+{{- end -}}
+
+{{- define "tunewright.trialImage" -}}
+{{- include "tunewright.mirrored" (dict "image" .Values.trial.image "root" .) -}}
+{{- end -}}
+
+{{- /* What the restricted Pod Security standard asks for. */ -}}
+{{- define "tunewright.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "tunewright.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
 {{- end -}}
 
 {{- /* The operator's own LLM endpoint, in the words of a run's spec.llm. */ -}}
@@ -36,4 +68,20 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with index $.Values.llm $field -}}{{- $_ := set $llm $field . -}}{{- end -}}
 {{- end -}}
 {{- $llm | toJson -}}
+{{- end -}}
+
+{{- /* What holds for all runs: defaults of trials, what runs may name, limits of namespaces. */ -}}
+{{- define "tunewright.site" -}}
+{{- $env := list -}}
+{{- with .Values.trial.networkProfile -}}
+{{- if not (hasKey $.Values.trial.networkProfiles .) -}}
+{{- fail (printf "trial.networkProfile: %s is none of trial.networkProfiles: %s" . (keys $.Values.trial.networkProfiles | sortAlpha | join ", ")) -}}
+{{- end -}}
+{{- range $name, $value := index $.Values.trial.networkProfiles . -}}
+{{- $env = append $env (dict "name" $name "value" $value) -}}
+{{- end -}}
+{{- end -}}
+{{- $limits := list -}}
+{{- range .Values.namespaceLimits -}}{{- $limits = append $limits (omit . "maxGPUs") -}}{{- end -}}
+{{- dict "trial" (dict "pod" .Values.trial.pod "env" $env) "allow" .Values.allow "namespaceLimits" $limits | toJson -}}
 {{- end -}}

@@ -5,7 +5,7 @@ Made by `wiring`, kept by `reconcile` between passes only to save work: all of i
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tunewright.adapters.kube.acceptance import Accepted
@@ -18,7 +18,7 @@ from tunewright.adapters.kube.status import RunView
 from tunewright.adapters.kube.trials import KubeTrials
 from tunewright.engine.run_handle import RunHandle
 from tunewright.planner.state import RunState, failure_of
-from tunewright.planner.summary import summarise
+from tunewright.planner.summary import Summary, summarise
 from tunewright.ports import Advisor
 from tunewright.trial_protocol.report import RETRIED_FAILURES, FailureClass
 
@@ -39,11 +39,20 @@ class LiveRun:
     ledger: ConfigMapLedger
     trials: KubeTrials
     handle: RunHandle
+    _summed: tuple[str, Summary] | None = None
+    """The latest summary, and the digest of the ledger that it sums up."""
+    _page: asyncio.Task[dict[str, bytes]] | None = None
 
     def suspended_by(self, annotations: Mapping[str, str] | None) -> SuspendedBy | None:
         """Return what says that no new trials are wanted; a run that is to stop is not suspended."""
         spec = self.accepted.document.spec
         return None if spec.stop else suspended_by(annotations, spec_says=spec.suspend)
+
+    @property
+    def nodes_of_validation(self) -> int:
+        """How many nodes a measurement takes; none where nothing is to be measured."""
+        validation = self.accepted.settings.validation
+        return validation.nodes if validation.top_k or validation.include_baseline else 0
 
     async def interrupt(self) -> None:
         """End what runs, where suspension means that. It runs again afterwards."""
@@ -57,17 +66,14 @@ class LiveRun:
         await self.ledger.outlive_run(keep=results.keep)
 
     async def view(self, capacity: Capacity | None, suspended: SuspendedBy | None) -> RunView:
-        """Return what the status is made from. Summing up a long run takes a while: it is done in a thread."""
-        snapshot = await self.handle.snapshot()
-        summary = await asyncio.to_thread(
-            summarise, snapshot.problem, snapshot.settings, snapshot.space, snapshot.state
-        )
+        """Return what the status is made from."""
+        summary = await self._summary()
         return RunView(
             run=self.reference,
             header=self.handle.header,
-            settings=snapshot.settings,
+            settings=self.handle.state.settings or self.handle.header.settings,
             summary=summary,
-            phase=snapshot.state.phase,
+            phase=self.handle.state.phase,
             attempts=self.trials.views,
             ledger_shards=self.ledger.shard_count,
             ledger_digest=self.ledger.digest,
@@ -75,14 +81,57 @@ class LiveRun:
             capacity=capacity,
         )
 
+    async def _summary(self) -> Summary:
+        """Sum up what the ledger says, once for each state of it: of a long run that takes a while, so in a thread."""
+        if self._summed is None or self._summed[0] != self.ledger.digest:
+            told, seen = self.ledger.digest, await self.handle.snapshot()
+            summary = await asyncio.to_thread(summarise, seen.problem, seen.settings, seen.space, seen.state)
+            self._summed = told, summary
+        return self._summed[1]
+
+    @property
+    def is_drawing(self) -> bool:
+        """Whether the report of this finished run is still being drawn."""
+        return self._page is not None and not self._page.done()
+
+    def draw(self, drawn: Callable[[], None]) -> None:
+        """Begin to draw the report of a finished run; `drawn` is called when that is over. Nobody else waits for it."""
+        if self._page is None:
+            self._page = asyncio.create_task(self._drawn())
+            self._page.add_done_callback(lambda _: drawn())
+
     async def page(self) -> dict[str, bytes]:
-        """Return the report of a finished run. It is a picture of the result: without it the result is still whole."""
+        """Return the report that was drawn; nothing where that failed or was not begun."""
+        return await self._page if self._page is not None else {}
+
+    def drop_page(self) -> None:
+        """The run is abandoned, or goes on: what is drawn of it is of no use."""
+        if self._page is not None:
+            self._page.cancel()
+            self._page = None
+
+    async def close(self) -> None:
+        """Abandon what goes on for this run."""
+        self.drop_page()
+        await self.handle.close()
+
+    async def _drawn(self) -> dict[str, bytes]:
+        """Draw the report. It is a picture of the result: without it the result is still whole."""
         try:
             async with _one_page:
                 return await asyncio.to_thread(result_page, await self.handle.ledger.read(), await self.handle.space())
         except Exception:
             _log.exception("%s: no report page", self.reference.key)
             return {}
+
+    async def take_over(self, earlier: "LiveRun | None") -> None:
+        """Go on waiting for what an earlier reading of this run has asked: an answer that is paid for is not lost."""
+        if earlier is None:
+            return
+        for number, asked in self.handle.state.asked.items():
+            if earlier.reference == self.reference and asked.advice is None and number in earlier.handle.asked:
+                self.handle.asked[number] = earlier.handle.asked.pop(number)
+        await earlier.close()
 
     def adopt(self, generation: int, accepted: Accepted, advisor: Advisor | None) -> None:
         """Take over the mutable fields of a newer generation: they hold from the next attempt on."""

@@ -34,7 +34,8 @@ class OperatorLoop:
         """Connect and start all tasks."""
         telemetry = self.telemetry
         client = await self._stack.enter_async_context(connected(observe=telemetry.metrics.count_request))
-        reconciler = Reconciler(client, Wiring(client, self._settings, os.environ, metrics=telemetry.metrics))
+        wiring = Wiring(client, self._settings, os.environ, metrics=telemetry.metrics)
+        reconciler = Reconciler(client, wiring, wake=self.queue.add)
         self._stack.push_async_callback(reconciler.close)
         self._stack.enter_context(telemetry.serving())
         await self._until_usable(client)

@@ -4,6 +4,7 @@ Level-based: everything is derived from the object, the ledger and the Jobs, so 
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from tunewright.adapters.kube import labels
@@ -58,10 +59,13 @@ _REFUSALS = (InvalidInput, IllegalConfig, DoesNotFit, CatalogError)
 class Reconciler:
     """Keeps the live runs of this process. `reconcile` never runs twice at once for one key."""
 
-    def __init__(self, client: KubeClient, wiring: Wiring) -> None:
+    def __init__(self, client: KubeClient, wiring: Wiring, wake: Callable[[str], None] = lambda _: None) -> None:
+        """`wake` is told of a run that wants to be seen because something of this process is done."""
         self._client = client
+        self._wake = wake
         self._wiring = wiring
         self._live: dict[str, LiveRun] = {}
+        self._set_aside: dict[str, LiveRun] = {}
         self.known: set[str] = set()
 
     async def reconcile(self, key: str) -> float | None:
@@ -76,12 +80,13 @@ class Reconciler:
         try:
             return await self._advance(key, document)
         except LedgerError:
-            await self._forget(key)  # what is remembered may differ from what was written: read it anew
+            if key in self._live:  # what is remembered may differ from what was written: read it anew
+                self._set_aside[key] = self._live.pop(key)
             raise
 
     async def close(self) -> None:
         """Abandon what is in memory; nothing of it is needed again."""
-        for key in list(self._live):
+        for key in [*self._live, *self._set_aside]:
             await self._forget(key)
 
     async def _advance(self, key: str, document: Document) -> float | None:
@@ -89,6 +94,9 @@ class Reconciler:
         before, generation = document.get("status") or {}, document["metadata"]["generation"]
         if key not in self._live and is_over(before, generation):
             return None  # reported to the end: nothing that it rests on is needed any more
+        known = self._live.get(key)
+        if known is not None and (known.reference, known.generation) == (run, generation) and known.is_drawing:
+            return None  # it wakes its run when it is done
         now = self._wiring.clock.now()
         try:
             live = await self._current(key, run, document)
@@ -112,6 +120,7 @@ class Reconciler:
     async def _pass(
         self, key: str, live: LiveRun, before: Document, suspended: SuspendedBy | None, now: str
     ) -> float | None:
+        live.trials.look_again()
         capacity = None if suspended else await self._capacity(live)
         is_waiting = capacity is not None and capacity.available is False and _requires_capacity(live)
         if suspended:
@@ -119,7 +128,12 @@ class Reconciler:
         more = await self._step(live, suspended=suspended is not None or is_waiting)
         await live.tidy()
         view = await live.view(capacity or capacity_by_attempts(live.trials.views, before), suspended)
-        if view.summary.finish_reason is not None:
+        if view.summary.finish_reason is None:
+            live.drop_page()
+        else:
+            live.draw(lambda: self._wake(key))
+            if live.is_drawing:
+                return None
             await self._store_results(live, view)
         await self._report(live.reference, before, run_status(view, before, live.generation, now))
         if view.summary.finish_reason is not None:
@@ -140,19 +154,22 @@ class Reconciler:
         if live is None:
             told = ((document.get("status") or {}).get("results") or {}).get("ledgerDigest", "")
             live = self._live[key] = await self._wiring.open(run, generation, accepted, told)
+            await live.take_over(self._set_aside.pop(key, None))
         live.adopt(generation, accepted, self._wiring.advisor(run, accepted))
         return live
 
     async def _forget(self, key: str) -> None:
-        live = self._live.pop(key, None)
-        if live is not None:
-            await live.handle.close()
+        for lives in (self._live, self._set_aside):
+            live = lives.pop(key, None)
+            if live is not None:
+                await live.close()
 
     async def _capacity(self, live: LiveRun) -> Capacity | None:
         """Look for free nodes before the first trial; later ones wait in the scheduler's queue."""
         if live.handle.state.trials or live.handle.state.finish is not None:
             return None
-        return await find_capacity(self._client, live.accepted.pod_options, nodes_needed=1)
+        wanted = live.nodes_of_validation
+        return await find_capacity(self._client, live.accepted.pod_options, 1, nodes_of_validation=wanted)
 
     async def _step(self, live: LiveRun, *, suspended: bool) -> bool:
         """Let the engine work until it rests; return whether it was stopped before that."""

@@ -21,6 +21,7 @@ from tunewright.controller.llm_advisor import SecretKeyAdvisor
 from tunewright.controller.llm_allowance import NamespaceAllowance
 from tunewright.controller.metrics import OperatorMetrics
 from tunewright.controller.settings import OperatorSettings
+from tunewright.controller.shared_spaces import SharedSpaces
 from tunewright.controller.warm_start import WarmStart, read_warm_start
 from tunewright.domain.catalog_loader import Catalog, shipped_catalog
 from tunewright.engine.run_handle import RunHandle
@@ -48,6 +49,7 @@ class Wiring:
         self._client = client
         self._settings = settings
         self._environment = environment
+        self._spaces = SharedSpaces()
 
     async def accept(self, document: Document) -> Accepted:
         """Check a TuningRun with everything it refers to; raises what `acceptance.accept` raises."""
@@ -100,7 +102,14 @@ class Wiring:
 
     def _accept(self, document: Document, texts: ConfigMapTexts) -> Accepted:
         own = self._settings
-        accepted = accept(document, self.catalog, config_maps=texts, default_image=own.trial_image, default_llm=own.llm)
+        accepted = accept(
+            document,
+            self.catalog,
+            config_maps=texts,
+            default_image=own.trial_image,
+            default_llm=own.llm,
+            build=self._spaces.build,
+        )
         check_runs_in_cluster(accepted)
         return on_site(accepted, own.site, document["metadata"]["namespace"])
 

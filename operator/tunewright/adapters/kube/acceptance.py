@@ -3,7 +3,7 @@
 Called by the operator's reconcile and by the command line, so both accept and refuse alike.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tunewright.adapters.kube.baseline import checked_baseline, unchecked_baseline
@@ -54,10 +54,11 @@ def accept(
     config_maps: ConfigMapTexts | None = None,
     default_image: str = "",
     default_llm: LLMSpec | None = None,
+    build: Callable[[TuningProblem, PlannerSettings], Space] = build_space,
 ) -> Accepted:
     """Check and resolve a document; raise `InvalidInput`, `IllegalConfig` or `DoesNotFit` with all that is wrong.
 
-    `default_llm` is for runs that want an LLM and name none.
+    `default_llm` is for runs that want an LLM and name none. `build` makes the search space, or has it already.
     """
     run = read_tuning_run(document)
     spec = run.spec
@@ -71,7 +72,7 @@ def accept(
     findings.raise_if_any()
     baseline = checked_baseline(problem, given_fields(spec.baseline))
     settings = planner_settings(spec, problem, baseline, sweep, llm)
-    space = build_space(problem, settings)
+    space = build(problem, settings)
     _check_space(problem, settings, space)
     return Accepted(run, problem, settings, device, _pod_options(spec, problem, default_image), llm, space)
 

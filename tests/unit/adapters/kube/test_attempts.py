@@ -137,6 +137,21 @@ def test_a_pod_that_was_told_to_end_says_nothing_about_its_trial() -> None:
     assert (seen.observation.state, seen.to_end) == ("running", None)
 
 
+def test_a_trial_that_its_queue_interrupts_says_so_and_queues_again() -> None:
+    """Its own report of the interruption is no end: the queue lets the same Job run again."""
+    interrupted = TrialReport(identity=an_identity(), failure="Preempted", message="interrupted by SIGTERM")
+    pod = a_pod(terminated(encode_report(interrupted), code=1, reason="Error"))
+    pod["metadata"]["deletionTimestamp"] = "2026-11-30T05:00:10Z"
+    assert view(pod).observation.failure == "Preempted", "without a queue nobody runs it again"
+    job = a_job(queue="tuning")
+    assert view(pod, job=job).observation.state == "queued"
+    job["spec"]["suspend"] = False
+    assert view(pod, job=job).observation.state == "running", "let run again before its old Pod is gone"
+    failed = a_job([{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}], queue="tuning")
+    seen = view(pod, job=failed).observation
+    assert (seen.state, seen.failure) == ("finished", "Preempted")
+
+
 def test_the_time_after_a_containers_end_is_no_run_time() -> None:
     """A Pod that its queue evicted may stay for a while when the node is slow to confirm its end."""
     pod = a_pod(terminated("", code=143, reason="Error"))

@@ -84,6 +84,17 @@ def test_each_transition_is_one_event() -> None:
     assert reasons(failed, status("Failed")) == [("Failed", "Warning")]
 
 
+def test_a_run_that_is_held_says_by_what_once_for_each_cause() -> None:
+    before = status("Exploring", Wanted("Finished", "False", "Exploring"))
+    unreadable = status("Exploring", Wanted("Finished", "False", "LedgerUnreadable", "line 3 was edited"))
+    blocked = status("Exploring", Wanted("Finished", "False", "Blocked", "the Job tiny-t0001 is not ours"))
+    other = status("Exploring", Wanted("Finished", "False", "Blocked", "the Job tiny-t0002 is not ours"))
+    assert reasons(before, unreadable) == [("LedgerUnreadable", "Warning")]
+    assert reasons(unreadable, unreadable) == []
+    assert reasons(unreadable, blocked) == reasons(blocked, other) == [("Blocked", "Warning")]
+    assert reasons(blocked, before) == []
+
+
 def test_a_run_without_an_llm_is_nothing_to_warn_of() -> None:
     silent = status("Pending", Wanted("AdvisorAvailable", "False", "NotConfigured", "no LLM"))
     down = status("Pending", Wanted("AdvisorAvailable", "False", "Unreachable", "refused"))

@@ -23,6 +23,15 @@ def test_counts_whole_free_nodes() -> None:
     assert found.message == "2 node(s) with 8 free amd.com/gpu, device id 75a3 or 75b3"
 
 
+def test_nodes_of_validation_must_be_there_but_need_not_be_free() -> None:
+    nodes = [a_node("a"), a_node("b")]
+    busy = [used("b", 8)]
+    assert judge_capacity(nodes, busy, pod_options(), 1, nodes_of_validation=2).available
+    found = judge_capacity(nodes, busy, pod_options(), 1, nodes_of_validation=3)
+    assert (found.available, found.reason) == (False, "NotEnoughNodes")
+    assert found.message.startswith("validation needs 3 node(s) with 8 amd.com/gpu, 2 are there, device id 75a3")
+
+
 def test_finished_pods_use_nothing() -> None:
     assert judge_capacity([a_node()], [used("gpu-1", 8, "Succeeded")], pod_options(), 1).available
 

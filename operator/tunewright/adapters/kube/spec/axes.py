@@ -32,14 +32,18 @@ def _constrained(field: str) -> Any:  # noqa: ANN401 - a type built at run time
 
 def _one(field: str) -> tuple[Any, Any]:
     if field == "recompute_modules":
-        return _constrained(field) | None, Field(None, max_length=8, json_schema_extra=ATOMIC)
-    return _constrained(field) | None, Field(None)
+        return _constrained(field) | None, _described(field, max_length=8, json_schema_extra=ATOMIC)
+    return _constrained(field) | None, _described(field)
 
 
 def _many(field: str) -> tuple[Any, Any]:
     item = _MODULES if field == "recompute_modules" else _constrained(field)
     several = Annotated[tuple[item, ...], Field(min_length=1, max_length=MAX_VALUES), unique_by()]  # type: ignore[valid-type]
-    return several | None, Field(None, json_schema_extra=SET)
+    return several | None, _described(field, json_schema_extra=SET)
+
+
+def _described(field: str, **extra: Any) -> Any:  # noqa: ANN401 - what pydantic's Field returns
+    return Field(None, description=TrainingConfig.model_fields[field].description, **extra)
 
 
 def _model(name: str, what: str, fields: dict[str, Any]) -> type[Value]:

@@ -23,9 +23,9 @@ OWN_KEY = "apiBase needs apiKeySecretRef: the operator's own key is never sent t
 class ReferenceSpec(Value):
     """A published or remembered throughput that the results are compared with."""
 
-    tokens_per_second_per_gpu: PositiveDecimal
-    precision: str = Field("", max_length=32)
-    source: str = Field("", max_length=200)
+    tokens_per_second_per_gpu: PositiveDecimal = Field(description="What was reached.")
+    precision: str = Field("", max_length=32, description="Its precision; another one than the run's is flagged.")
+    source: str = Field("", max_length=200, description="Where it is from; shown beside it.")
 
 
 class MemoryModelSpec(Value):
@@ -52,15 +52,15 @@ class ExploreSpec(Value):
         "LLM", description="LLM: that of spec.llm, else the operator's own; Surrogate: none."
     )
     llm_share_percent: int = Field(50, ge=0, le=100, description="Share of the explore trials that the LLM proposes.")
-    proposals_per_round: int = Field(4, ge=1, le=32)
+    proposals_per_round: int = Field(4, ge=1, le=32, description="Most proposals of one round.")
     patience: int = Field(3, ge=1, le=100, description="Rounds without improvement before exploring ends.")
 
 
 class PriceSpec(Value):
     """What the endpoint charges, where LiteLLM does not know it."""
 
-    input_usd_per_million_tokens: Decimal
-    output_usd_per_million_tokens: Decimal
+    input_usd_per_million_tokens: Decimal = Field(description="For prompts.")
+    output_usd_per_million_tokens: Decimal = Field(description="For answers.")
 
 
 class LLMSpec(Value):
@@ -75,10 +75,14 @@ class LLMSpec(Value):
         )
     )
     model: str = Field(min_length=1, max_length=256, description="LiteLLM name, such as openai/gpt-5.")
-    api_base: str | None = Field(None, max_length=512, pattern=r"^https?://")
-    api_key_secret_ref: KeyRef | None = None
-    timeout_seconds: int = Field(60, ge=1, le=3600)
-    max_output_tokens: int = Field(4096, ge=16, le=131_072)
+    api_base: str | None = Field(
+        None, max_length=512, pattern=r"^https?://", description="Address of the endpoint; default: the provider's."
+    )
+    api_key_secret_ref: KeyRef | None = Field(
+        None, description="Secret of this namespace with the key; the operator needs to be granted it by name."
+    )
+    timeout_seconds: int = Field(60, ge=1, le=3600, description="For a whole round, repeats included.")
+    max_output_tokens: int = Field(4096, ge=16, le=131_072, description="Longest answer; reserved with each call.")
     price: PriceSpec | None = None
 
     def connection(self) -> dict[str, Any]:
@@ -96,18 +100,18 @@ class LLMSpec(Value):
 class ValidationSpec(Value):
     """The third phase: whole-job runs of the best projections and of the baseline."""
 
-    top_k: int = Field(3, ge=0, le=50)
-    include_baseline: bool = True
+    top_k: int = Field(3, ge=0, le=50, description="Best projections that are measured.")
+    include_baseline: bool = Field(True, description="Measure the baseline too: without it there is no measured gain.")
     nodes: int | None = Field(None, ge=1, le=16384, description="Default: the nodes of the cluster.")
     steps: int = Field(10, ge=1, le=64, description="Timed optimizer steps.")
     repeats: int = Field(2, ge=1, le=20, description="Runs of the fastest in all; of the others one.")
-    launcher: Literal["Job"] = "Job"
+    launcher: Literal["Job"] = Field("Job", description="What runs it: an indexed Job with one Pod a node.")
 
 
 class LedgerFrom(Value):
     """A TuningRun of the same namespace, or one that is deleted and whose ledger was kept."""
 
-    name: ObjectName
+    name: ObjectName = Field(description="Of the earlier run.")
 
 
 class WarmStartSpec(Value):
@@ -137,8 +141,8 @@ class BudgetSpec(Value):
 
     max_trials: int = Field(30, ge=1, le=5000, description="Profile trials; validations are counted by topK.")
     max_failed_trials: int = Field(5, ge=0, le=5000, description="Faults of the place, not of the configuration.")
-    max_gpu_hours: PositiveDecimal | None = None
+    max_gpu_hours: PositiveDecimal | None = Field(None, description="Accelerator hours of all trials.")
     max_duration_seconds: int | None = Field(None, ge=1, le=31_536_000, description="Without queueing.")
-    max_llm_calls: int = Field(20, ge=0, le=100_000)
-    max_llm_tokens: int = Field(500_000, ge=0, le=2_000_000_000)
-    max_llm_cost_usd: Decimal | None = None
+    max_llm_calls: int = Field(20, ge=0, le=100_000, description="Requests to the LLM, repairs included.")
+    max_llm_tokens: int = Field(500_000, ge=0, le=2_000_000_000, description="Of prompts and answers together.")
+    max_llm_cost_usd: Decimal | None = Field(None, description="Needs llm.price.")

@@ -60,10 +60,10 @@ class SpentStatus(Value):
 class SpaceStatus(Value):
     """Points of the search space."""
 
-    legal: int
-    fitting: int
-    tight: int
-    filtered: int
+    legal: int = Field(description="Configurations that every launch rule allows.")
+    fitting: int = Field(description="Of these, those that fit in memory.")
+    tight: int = Field(description="Of the fitting ones, those near the limit.")
+    filtered: int = Field(description="Those that do not fit.")
 
 
 class FailureCount(Value):
@@ -86,15 +86,15 @@ class TrialsStatus(Value):
     """Counters, recomputed from the ledger each time."""
 
     summary: str = Field(max_length=32, description="Profile trials over budget.maxTrials.")
-    proposed: int
-    filtered: int
-    pruned: int
-    reused: int
-    rejected: int
+    proposed: int = Field(description="Proposals of sweep, surrogate and LLM.")
+    filtered: int = Field(description="Of these, rejected by the memory model.")
+    pruned: int = Field(description="Estimated too far behind to win.")
+    reused: int = Field(description="Projected from a profile that existed.")
+    rejected: int = Field(description="Illegal, outside the search space, or not to be read.")
     running: int
-    projected: int
-    measured: int
-    failed: int
+    projected: int = Field(description="Configurations with a projection.")
+    measured: int = Field(description="Configurations with a measurement.")
+    failed: int = Field(description="Trials that failed for good.")
     failed_by_class: tuple[FailureCount, ...] = Field((), max_length=32, json_schema_extra=map_by("class"))
     last_failure: LastFailure | None = None
 
@@ -177,11 +177,11 @@ class RecentTrial(Value):
 class ResultsStatus(Value):
     """Where the results are."""
 
-    config_map: str = Field("", max_length=253)
-    ledger_selector: str = Field(max_length=128)
+    config_map: str = Field("", max_length=253, description="With launch files and report, once the run is finished.")
+    ledger_selector: str = Field(max_length=128, description="Labels of the ledger's ConfigMaps.")
     ledger_shards: int
-    ledger_digest: str = Field(max_length=80)
-    simulated: bool
+    ledger_digest: str = Field(max_length=80, description="Of the ledger's last line.")
+    simulated: bool = Field(description="A stand-in answered: the figures say nothing about hardware.")
     operator_version: str = Field(max_length=32)
     catalog_version: str = Field(max_length=32)
 
@@ -189,9 +189,9 @@ class ResultsStatus(Value):
 class TuningRunStatus(Value):
     """What it is doing, what it found, whether to believe it."""
 
-    answer: Text = ""
-    observed_generation: int
-    state: State
+    answer: Text = Field("", description="What it found, or what it waits for, in one sentence.")
+    observed_generation: int = Field(description="Generation of the spec that this status is about.")
+    state: State = Field(description="For people; programs look at conditions.")
     start_time: Timestamp | None = Field(None, json_schema_extra=_TIME)
     conditions: tuple[Condition, ...] = Field((), max_length=16, json_schema_extra=map_by("type"))
     forecast: ForecastStatus | None = None

@@ -52,9 +52,9 @@ class EnvVar(Value):
             rule("!self.name.startsWith('TUNEWRIGHT_')", message=_OWN_VARIABLE),
         )
     )
-    name: str = Field(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    value: str | None = Field(None, max_length=4096)
-    secret_key_ref: KeyRef | None = None
+    name: str = Field(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Its name.")
+    value: str | None = Field(None, max_length=4096, description="Its value; who may read the run can read it.")
+    secret_key_ref: KeyRef | None = Field(None, description="Key of a Secret in the run's namespace.")
 
     @model_validator(mode="after")
     def _is_one(self) -> "EnvVar":
@@ -77,9 +77,9 @@ class ClaimVolume(Value):
         )
     )
     name: str = Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
-    claim_name: ObjectName
-    mount_path: str = Field(min_length=1, max_length=1024, pattern=r"^/[^:]*$")
-    read_only: bool | None = None
+    claim_name: ObjectName = Field(description="The claim.")
+    mount_path: str = Field(min_length=1, max_length=1024, pattern=r"^/[^:]*$", description="Where trials see it.")
+    read_only: bool | None = Field(None, description="Default: it can be written to.")
 
     @model_validator(mode="after")
     def _is_another(self) -> "ClaimVolume":
@@ -135,7 +135,7 @@ class TrialSpec(Value):
         json_schema_extra=ATOMIC,
     )
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64), unique_by("name")] = Field(
-        (), json_schema_extra=map_by("name")
+        (), description="Variables of every trial, besides the chart's.", json_schema_extra=map_by("name")
     )
     volumes: Annotated[tuple[ClaimVolume, ...], Field(max_length=16), unique_by("name", "mount_path")] = Field(
         (),
@@ -206,7 +206,9 @@ class PodSpec(Value):
         max_length=32,
         json_schema_extra=validated(keys_rule(LABEL_KEY_PATTERN, "keys are label names such as example.com/pool")),
     )
-    tolerations: tuple[TolerationSpec, ...] = Field((), max_length=16, json_schema_extra=ATOMIC)
+    tolerations: tuple[TolerationSpec, ...] = Field(
+        (), max_length=16, description="Taints of nodes that are reserved for such work.", json_schema_extra=ATOMIC
+    )
     require_validated: bool = Field(
         False,
         description="Only nodes that AMD's cluster validation passed. Nodes that it failed are avoided in any case.",
@@ -218,13 +220,13 @@ class PodSpec(Value):
         None, description="LocalQueue of Kueue that every trial Job is given to. Waiting there is no time of the run."
     )
     image_pull_secrets: Annotated[tuple[PullSecret, ...], Field(max_length=16), unique_by("name")] = Field(
-        (), json_schema_extra=map_by("name")
+        (), description="Secrets of the namespace that pull the image.", json_schema_extra=map_by("name")
     )
     supplemental_groups: tuple[Annotated[int, Field(ge=0, le=2**31 - 1)], ...] = Field(
         (), max_length=8, description="Host groups that own /dev/kfd (render, video).", json_schema_extra=ATOMIC
     )
     start_deadline_seconds: int = Field(2700, ge=10, le=86_400, description="From the Job's creation to its start.")
-    run_deadline_seconds: int = Field(1200, ge=10, le=604_800)
+    run_deadline_seconds: int = Field(1200, ge=10, le=604_800, description="From a trial's start to its end.")
     capacity_check: Literal["Require", "Warn"] = Field(
         "Require", description="Require: no trial before its nodes are free; Warn: for autoscaled clusters."
     )

@@ -86,7 +86,7 @@ class TuningRunSpec(Value):
     )
     search_space: SearchSpaceSpec | None = None  # type: ignore[valid-type]  # made at run time
     memory_model: MemoryModelSpec = MemoryModelSpec()
-    random_seed: int = Field(0, ge=0, le=2**31 - 1)
+    random_seed: int = Field(0, ge=0, le=2**31 - 1, description="Of the surrogate's ties; the same seed decides alike.")
     sweep: SweepSpec = SweepSpec()
     explore: ExploreSpec = ExploreSpec()
     llm: LLMSpec | None = None
@@ -94,7 +94,7 @@ class TuningRunSpec(Value):
     trial: TrialSpec = TrialSpec()
     pod: PodSpec = PodSpec()
     budget: BudgetSpec = BudgetSpec()
-    parallel_trials: int = Field(1, ge=1, le=64)
+    parallel_trials: int = Field(1, ge=1, le=64, description="Trials that may run at once.")
     warm_start: WarmStartSpec | None = None
     results: ResultsSpec = ResultsSpec()
     on_suspend: Literal["DeleteRunning", "LetRunningFinish"] = Field(

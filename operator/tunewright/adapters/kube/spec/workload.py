@@ -22,7 +22,7 @@ class ModelRef(Value):
             )
         )
     )
-    preset: PresetName | None = None
+    preset: PresetName | None = Field(None, description="A model of the catalog, such as llama-3-70b.")
     config_map_key_ref: KeyRef | None = Field(None, description="Key with a Hugging Face config.json.")
     architecture: ModelArchitecture | None = None
 
@@ -44,14 +44,14 @@ class WorkloadSpec(Value):
     model: ModelRef
     sequence_length: int = Field(ge=1, le=2**24, description="Tokens per sequence.")
     global_batch_size: int = Field(ge=1, le=2**24, description="Sequences per optimizer step over all ranks.")
-    precision: Precision = "bf16"
+    precision: Precision = Field("bf16", description="Number format of the large products.")
     backend: Backend = Field("primus", description="Whose launch rules hold; every export is written anyway.")
 
 
 class PresetRef(Value):
     """An entry of the catalog."""
 
-    preset: PresetName
+    preset: PresetName = Field(description="Its name in the catalog, such as mi355x.")
 
 
 class ClusterSpec(Value):
@@ -62,7 +62,7 @@ class ClusterSpec(Value):
             rule("self == oldSelf", message="is immutable: create a TuningRun with another name")
         )
     )
-    nodes: int = Field(ge=1, le=16384)
-    gpus_per_node: int = Field(8, ge=1, le=256)
+    nodes: int = Field(ge=1, le=16384, description="Nodes of the training job.")
+    gpus_per_node: int = Field(8, ge=1, le=256, description="Accelerators of a node; trials take whole nodes.")
     accelerator: PresetRef
     network: PresetRef | None = Field(None, description="Default: the catalog's network for this accelerator.")
