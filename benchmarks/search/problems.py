@@ -90,7 +90,9 @@ def settings_of(case: Case, profiles: int = 30, measurements: int = 3, **changes
     fields: Mapping[str, object] = {
         "baseline": case.baseline,
         "explore": ExploreSettings(strategy="Surrogate", patience=profiles),
-        "validation": ValidationSettings(top_k=measurements, include_baseline=False, nodes=case.nodes, steps=10),
+        "validation": ValidationSettings(
+            top_k=measurements, include_baseline=False, nodes=case.nodes, steps=10, repeats=1
+        ),
         "budget": Budget(max_trials=profiles, max_gpu_hours=1e6),
         "profile_gpus": _GPUS_PER_NODE,
     }

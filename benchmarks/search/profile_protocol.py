@@ -28,6 +28,7 @@ from tunewright.performance.profile_key import KEY_FIELDS
 from tunewright.performance.step import estimate
 from tunewright.planner.records import Header
 from tunewright.planner.settings import PlannerSettings
+from tunewright.planner.state import RunState
 from tunewright.planner.summary import summarise
 from tunewright.search.space import Space
 from tunewright.trial_protocol.request import ExpectedDevice
@@ -89,23 +90,25 @@ def profile_truth_of(case: Case, seed: int, error: float) -> ProfileTruth:
     job = centred(space, sum((groups[names] for names in groups if names not in seen), np.zeros(len(space))))
     scale = scale_for((profile + job)[space.fits], error)
     for _ in range(ROUNDS_OF_SCALING):  # communication does not scale with layer times: what is asked for is aimed at
-        projected = _projected(space, np.exp(-scale * profile))
+        projected = projected_speeds(space, np.exp(-scale * profile))
         speeds = projected * np.exp(scale * job)
         found = np.abs(speeds[space.fits] / space.tokens_per_second_per_gpu[space.fits] - 1).mean()
         scale *= error / found if found else 1.0
     return ProfileTruth(Truth(space, seed, speeds), np.exp(-scale * profile), projected)
 
 
-def planner_finds(case: Case, hidden: ProfileTruth, profiles: int) -> Found:
+def planner_finds(case: Case, hidden: ProfileTruth, profiles: int, baseline: TrainingConfig | None = None) -> Found:
     """Run the planner with some profiles and measurements, and judge what it recommends."""
-    settings = settings_of(case, profiles, MEASUREMENTS, search_space={})
+    settings = settings_of(case, profiles, MEASUREMENTS, baseline=baseline or case.baseline)
     return asyncio.run(_searched(hidden, settings))
 
 
-def method_finds(method: Method, case: Case, hidden: ProfileTruth, profiles: tuple[int, ...]) -> list[Found]:
+def method_finds(
+    method: Method, case: Case, hidden: ProfileTruth, profiles: tuple[int, ...], baseline: TrainingConfig | None = None
+) -> list[Found]:
     """Run a method once; judge what it has after each number of profiles and the measurement of its best rows."""
     truth = hidden.truth
-    start = Start(truth.space, settings_of(case), truth.seed)
+    start = Start(truth.space, settings_of(case, baseline=baseline or case.baseline), truth.seed)
     given = run(partial(method, start), _trials(hidden, max(profiles)))
     return [_measured(truth, given.after(count), given.reused) for count in profiles]
 
@@ -119,7 +122,7 @@ def _measured(truth: Truth, rows: list[int], reused: int) -> Found:
     return Found(truth.share(best), reused)
 
 
-def _projected(space: Space, factors: FloatArray) -> FloatArray:
+def projected_speeds(space: Space, factors: FloatArray) -> FloatArray:
     """Return every row's speed if its layers took `factors` times as long; zero where a row does not fit."""
     rows = np.flatnonzero(space.fits)
     batch = space.batch.take(rows)
@@ -148,13 +151,18 @@ async def _searched(hidden: ProfileTruth, settings: PlannerSettings) -> Found:
     handle = RunHandle(MemoryLedger(), SimulatedTrials(world), _NoTime(), built_space=truth.space)
     await handle.open(_header(truth.space, settings))
     for _ in range(MOST_STEPS):
-        if handle.state.finish is not None:
+        if handle.state.finish is not None or _measured_enough(handle.state):
             break
         await step(handle)
     summary = summarise(truth.space.problem, settings, truth.space, (await handle.snapshot()).state)
     row = truth.space.row_of(summary.winner) if summary.winner else None
     reused = sum(item.verdict == "reused" for item in handle.state.judged)
     return Found(truth.share(row) if row is not None else 0.0, reused)
+
+
+def _measured_enough(state: RunState) -> bool:
+    """Tell whether as many measurements were taken as the others get: what turns the order around may ask for more."""
+    return sum(trial.report is not None for trial in state.measurements) >= MEASUREMENTS
 
 
 def _header(space: Space, settings: PlannerSettings) -> Header:

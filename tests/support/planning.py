@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.builders import a_problem, settings_of, small_space
 from tests.support.records import AT, RUN_UID, a_header
 from tunewright.domain.config_batch import ConfigBatch
 from tunewright.domain.problem import TuningProblem
@@ -17,10 +18,10 @@ from tunewright.domain.training_config import TrainingConfig
 from tunewright.performance.compute import analytic_layer_times
 from tunewright.performance.step import estimate
 from tunewright.planner.decide import decide
-from tunewright.planner.decisions import AskAdvisor, Finish, StartTrial
+from tunewright.planner.decisions import AskAdvisor, Decision, EnterPhase, Finish, StartTrial
 from tunewright.planner.evaluation import on_fewer_nodes
 from tunewright.planner.projected import decided_round
-from tunewright.planner.records import Advice, Header, Record, TrialFinished
+from tunewright.planner.records import Advice, Header, Record, Round, TrialFinished
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.snapshot import Snapshot
 from tunewright.planner.state import RunState, fold
@@ -201,3 +202,32 @@ def hidden_effect(seed: int, width: float, *fields: str) -> Factor:
 def finished(run: Run) -> dict[str, Any]:
     """Return a few facts about a finished run, for assertion messages."""
     return {"finish": run.finish, "trials": list(run.state.trials), "judged": len(run.state.judged)}
+
+
+def a_run(**changes: object) -> Run:
+    """Return a run of the small problem; settings by name, what belongs to the world under its own names."""
+    problem = a_problem()
+    worldly = {name: changes.pop(name) for name in ("profile_factor", "measure_factor", "fails") if name in changes}
+    world = World(problem, settings_of(problem, **changes), **worldly)  # type: ignore[arg-type]
+    reusable = not ({"search_space", "baseline"} & set(changes))
+    return Run.of(world, small_space() if reusable else None)
+
+
+def failing(failure: FailureClass, *trials: str, attempts: int = 99) -> Callable[[StartTrial], FailureClass | None]:
+    """Let some trials, or all, end with a failure in their first attempts."""
+
+    def fails(start: StartTrial) -> FailureClass | None:
+        hit = not trials or start.trial in trials
+        return failure if hit and start.attempt <= attempts else None
+
+    return fails
+
+
+def decisions_of(run: Run) -> list[Decision]:
+    """Return every decision of a run."""
+    return [decision for record in run.records if isinstance(record, Round) for decision in record.decisions]
+
+
+def phases_of(run: Run) -> list[str]:
+    """Return the phases that a run entered."""
+    return [decision.phase for decision in decisions_of(run) if isinstance(decision, EnterPhase)]

@@ -63,9 +63,11 @@ def _retry(turn: Turn) -> None:
     """Try trials again that failed by a fault of the place; a measurement waits until it is alone."""
     state = turn.snapshot.state
     for trial in state.trials.values():
+        if not may_retry(turn, trial) or turn.free_slots <= 0:
+            continue
         start, attempt = trial.start, len(trial.attempts) + 1
         alone = not state.running and not turn.started
-        if not may_retry(turn, trial) or turn.free_slots <= 0 or (trial.kind == "measure" and not alone):
+        if trial.kind == "measure" and not alone:
             continue
         if start.reserved_gpu_seconds <= turn.gpu_seconds_left:
             turn.decisions.append(start.model_copy(update={"attempt": attempt}))

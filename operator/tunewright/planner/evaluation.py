@@ -5,6 +5,7 @@ that have both; it corrects later projections of the same run, and its spread gi
 """
 
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -76,6 +77,8 @@ class Candidate:
     """The projection, corrected by the bias of this run."""
     reused: bool
     measurement: Measurement | None
+    bias: float | None = None
+    """projected / measured − 1 of this configuration, on the nodes of the measurement."""
 
     @property
     def projected(self) -> float | None:
@@ -133,7 +136,8 @@ def evaluate(problem: TuningProblem, settings: PlannerSettings, space: Space, st
         for config, (trial, _, _) in sources.items()
         if trial.report is not None and trial.report.profile is not None
     }
-    bias = _bias(problem, settings, space, sources, measurements)
+    biases = _biases(problem, settings, space, sources, measurements)
+    bias = _bias(biases)
     candidates = []
     for config, (trial, origin, reused) in sources.items():
         projection = projections.get(config)
@@ -151,6 +155,7 @@ def evaluate(problem: TuningProblem, settings: PlannerSettings, space: Space, st
                 corrected=corrected,
                 reused=reused,
                 measurement=measurements.get(config),
+                bias=biases.get(config),
             )
         )
     return Evaluation(tuple(candidates), bias, settings.baseline)
@@ -159,7 +164,7 @@ def evaluate(problem: TuningProblem, settings: PlannerSettings, space: Space, st
 def known_bias(problem: TuningProblem, settings: PlannerSettings, space: Space, state: RunState) -> Bias | None:
     """Return how far projections were off so far; None before anything is measured."""
     measurements = {config: _measurement(trials) for config, trials in _measured_trials(state).items()}
-    return _bias(problem, settings, space, _sources(state), measurements)
+    return _bias(_biases(problem, settings, space, _sources(state), measurements))
 
 
 def cached_projection(problem: TuningProblem, space: Space, config: TrainingConfig, report: TrialReport) -> Projection:
@@ -228,21 +233,26 @@ def _step_interval(measured: Measured) -> Interval:
     return Interval(tokens / max(steps[len(steps) - 1 - quarter], 1e-12), tokens / max(steps[quarter], 1e-12))
 
 
-def _bias(
+def _biases(
     problem: TuningProblem,
     settings: PlannerSettings,
     space: Space,
     sources: dict[TrainingConfig, _Source],
     measurements: dict[TrainingConfig, Measurement],
-) -> Bias | None:
-    ratios = []
+) -> dict[TrainingConfig, float]:
+    biases = {}
     for config, measurement in measurements.items():
         trial = sources[config][0] if config in sources else None
         if trial is None or trial.report is None or trial.report.profile is None:
             continue
         measured_problem = on_fewer_nodes(problem, settings.validation.nodes)
         projection = cached_projection(measured_problem, space, config, trial.report)
-        ratios.append(projection.tokens_per_second_per_gpu / measurement.tokens_per_second_per_gpu - 1)
+        biases[config] = projection.tokens_per_second_per_gpu / measurement.tokens_per_second_per_gpu - 1
+    return biases
+
+
+def _bias(biases: Mapping[TrainingConfig, float]) -> Bias | None:
+    ratios = list(biases.values())
     if not ratios:
         return None
     interval = Interval(min(ratios), max(ratios)) if len(ratios) > 1 else None
@@ -266,12 +276,10 @@ def spread_of(bias: Bias | None) -> float:
     return max(LEAST_SPREAD, (found.high - found.low) / 2) if found else LEAST_SPREAD
 
 
-def are_alike(one: Candidate, other: Candidate) -> bool:
-    """Tell whether two differ in details alone, and by less than two runs of one configuration do."""
-    details = all(
-        getattr(one.config, name) == getattr(other.config, name) for name in FIELDS if name not in _DETAIL_FIELDS
-    )
-    return details and abs((one.projected or 0.0) / (other.projected or 1.0) - 1) < LEAST_SPREAD
+def are_alike(one: tuple[TrainingConfig, float], other: tuple[TrainingConfig, float]) -> bool:
+    """Tell whether two differ in details alone, and their speeds by less than those of two runs of one do."""
+    details = all(getattr(one[0], name) == getattr(other[0], name) for name in FIELDS if name not in _DETAIL_FIELDS)
+    return details and abs(one[1] / other[1] - 1) < LEAST_SPREAD
 
 
 def _estimated(problem: TuningProblem, space: Space, config: TrainingConfig, row: int | None) -> float:

@@ -1,5 +1,6 @@
 """What the surrogate learns from: the figures of every row that was tried. Called by explore and briefing."""
 
+from tunewright.performance.profile_key import KEY_FIELDS
 from tunewright.planner.decisions import Acquisition
 from tunewright.planner.evaluation import Candidate
 from tunewright.planner.turn import Turn
@@ -8,10 +9,10 @@ from tunewright.units import six_digits
 
 
 def surrogate_of(turn: Turn) -> Surrogate:
-    """Return the surrogate with everything that is known: measured where there is a measurement, else projected."""
+    """Return the surrogate of projections. What a profile does not depend on cannot make its projection wrong."""
     known = [(candidate.row, _figure(candidate)) for candidate in turn.evaluation.candidates]
     observations = [Observation(row, value) for row, value in known if row is not None and value > 0]
-    return Surrogate(turn.snapshot.space, observations)
+    return Surrogate(turn.snapshot.space, observations, KEY_FIELDS)
 
 
 def acquisition_of(item: Scored) -> Acquisition:

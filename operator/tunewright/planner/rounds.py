@@ -35,6 +35,8 @@ def best_by_round(evaluation: Evaluation) -> dict[int, float]:
     """Return the best projection of each round, in tokens/s/GPU; the seed phase is round 0."""
     best: dict[int, float] = {}
     for candidate in evaluation.candidates:
+        if candidate.origin.phase == "validate":
+            continue  # projected for a measurement, after all rounds
         number = candidate.origin.round
         best[number] = max(best.get(number, 0.0), value_of(candidate))
     return best

@@ -32,7 +32,7 @@ from tunewright.planner.records import (
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.spent import Spent
 from tunewright.trial_protocol.identity import TrialIdentity, TrialKind, config_digest
-from tunewright.trial_protocol.report import CONFIGURATION_FAILURES, ENDED_BY_DRIVER, FailureClass, Runner, TrialReport
+from tunewright.trial_protocol.report import FailureClass, Runner, TrialReport
 
 Proposal = StartTrial | Judge
 
@@ -208,11 +208,6 @@ def failure_of(finished: TrialFinished) -> FailureClass | None:
     return finished.failure or (finished.report.failure if finished.report else "ResultMissing")
 
 
-def is_fault_of_place(failure: FailureClass) -> bool:
-    """Tell whether a failure says nothing about the configuration. What whoever drives the run ended is no fault."""
-    return failure not in CONFIGURATION_FAILURES and failure not in ENDED_BY_DRIVER
-
-
 def _apply(state: RunState, record: Record) -> None:
     match record:
         case Header():
@@ -278,9 +273,7 @@ def _open_attempt(state: RunState, record: TrialStarted | TrialFinished | StopTr
     for attempt in trial.attempts if trial else ():
         if attempt.number == record.attempt and attempt.finished is None:
             return attempt
-    raise LedgerError(
-        f"a record of {record.trial}, attempt {record.attempt}, which is not under way: was a line moved?"
-    )
+    raise LedgerError(f"a record of {record.trial}, attempt {record.attempt}, which is not under way: was it moved?")
 
 
 def _check_report(state: RunState, record: TrialFinished) -> None:

@@ -8,10 +8,10 @@ from itertools import takewhile
 
 from tunewright.planner import budget
 from tunewright.planner.rounds import LEAST_IMPROVEMENT, best_by_round, is_of_llm, is_under_way, outcome
-from tunewright.planner.state import Trial, failure_of, is_fault_of_place
+from tunewright.planner.state import Trial, failure_of
 from tunewright.planner.turn import Turn
 from tunewright.trial_protocol.identity import MOST_ATTEMPTS
-from tunewright.trial_protocol.report import ENDED_BY_DRIVER, RETRIED_FAILURES
+from tunewright.trial_protocol.report import CONFIGURATION_FAILURES, ENDED_BY_DRIVER, RETRIED_FAILURES, FailureClass
 
 IDENTICAL_FAILURES = 3
 """Trials in a row that end with the same fault of the place: the next one would too."""
@@ -97,6 +97,11 @@ EXPLORED: tuple[Rule, ...] = (
 def first_reason(rules: tuple[Rule, ...], turn: Turn) -> str:
     """Return the reason of the first rule that stops, or nothing."""
     return next((reason for rule in rules if (reason := rule(turn))), "")
+
+
+def is_fault_of_place(failure: FailureClass) -> bool:
+    """Tell whether a failure says nothing about the configuration. What whoever drives the run ended is no fault."""
+    return failure not in CONFIGURATION_FAILURES and failure not in ENDED_BY_DRIVER
 
 
 def has_failed_for_good(turn: Turn, trial: Trial) -> bool:

@@ -5,7 +5,7 @@ Rasmussen 2011, "Additive Gaussian processes", equations 4 to 7). The kernels of
 holds only what its two axes do not explain alone; products of matrices of features give all orders at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import comb
 
 import numpy as np
@@ -21,16 +21,18 @@ SMOOTH_SHARE = 0.3
 COMMON_SHARE = 0.3
 """Variance that all rows have in common, relative to the rest: an error that changes no ranking."""
 
+ALL_FIELDS = tuple(axis.field for axis in AXES)
+
 Features = tuple[FloatArray, ...]
 """Rows whose products with other rows are the sums over axes of the first, second and third power of their kernels."""
 
 
 class AxisKernel:
-    """The kernels of the axes of a space. Orders are weighted by `shares`, which add up to one."""
+    """The kernels of some axes of a space. Orders are weighted by `shares`, which add up to one."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, fields: Collection[str]) -> None:
         self._tables: list[tuple[IntArray, Features]] = []
-        for name in independent_axes(space):
+        for name in independent_axes(space, fields):
             values, codes = np.unique(space.batch.columns[name], return_inverse=True)
             kernel = _axis_kernel(values, is_degree=_IS_DEGREE[name])
             powers = tuple(_factor(kernel**power) for power in range(1, ORDERS + 1))
@@ -65,17 +67,18 @@ class AxisKernel:
         return total
 
 
-def axis_kernel(space: Space) -> AxisKernel:
-    """Return the kernel of a space, built once."""
-    if "axis kernel" not in space.memo:
-        space.memo["axis kernel"] = AxisKernel(space)
-    kernel: AxisKernel = space.memo["axis kernel"]
+def axis_kernel(space: Space, fields: Collection[str] = ALL_FIELDS) -> AxisKernel:
+    """Return the kernel of a space over some fields, built once."""
+    key = ("axis kernel", tuple(fields))
+    if key not in space.memo:
+        space.memo[key] = AxisKernel(space, fields)
+    kernel: AxisKernel = space.memo[key]
     return kernel
 
 
-def independent_axes(space: Space) -> tuple[str, ...]:
+def independent_axes(space: Space, fields: Collection[str] = ALL_FIELDS) -> tuple[str, ...]:
     """Return the fields that vary, without those that follow from one other field, such as overlap from schedule."""
-    codes = {axis.field: _codes(space.batch.columns[axis.field]) for axis in AXES}
+    codes = {name: _codes(space.batch.columns[name]) for name in ALL_FIELDS if name in fields}
     counts = {name: int(code.max(initial=-1)) + 1 for name, code in codes.items()}
     kept: list[str] = []
     for name in sorted(counts, key=lambda field: -counts[field]):

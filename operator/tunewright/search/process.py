@@ -4,6 +4,7 @@ Deterministic: signal and shares of the orders are the most probable of a grid, 
 prior of the signal; scores are rounded before they are compared.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from tunewright.domain.config_batch import FloatArray, IntArray
 from tunewright.performance.uncertainty import relative_deviation
-from tunewright.search.kernel import Features, axis_kernel
+from tunewright.search.kernel import ALL_FIELDS, Features, axis_kernel
 from tunewright.search.space import Space
 
 NOISE = 0.01
@@ -43,14 +44,22 @@ class Hyper:
 class Process:
     """The process after observations of `rows`, whose log residuals are `residuals`."""
 
-    def __init__(self, space: Space, rows: IntArray, residuals: FloatArray, hyper: Hyper | None = None) -> None:
+    def __init__(
+        self,
+        space: Space,
+        rows: IntArray,
+        residuals: FloatArray,
+        fields: Collection[str] = ALL_FIELDS,
+        hyper: Hyper | None = None,
+    ) -> None:
         self._space = space
-        self._kernel = axis_kernel(space)
+        self._fields = fields
+        self._kernel = axis_kernel(space, fields)
         self._spread = _spread(space)
         self._rows = rows
         self._residuals = residuals
         self._features = self._kernel.features(rows)
-        self._combinations = _combinations(space)
+        self._combinations = _combinations(space, fields)
         self.hyper = hyper or self._most_probable()
         if len(rows):
             self._factor = cho_factor(self._covariance(self._between(self._features), self.hyper.signal), lower=True)
@@ -73,7 +82,7 @@ class Process:
         """Return this process with its own predictions of some rows taken for observations."""
         mean, _ = self.predict(rows)
         joined = np.concatenate([self._rows, rows])
-        return Process(self._space, joined, np.concatenate([self._residuals, mean]), self.hyper)
+        return Process(self._space, joined, np.concatenate([self._residuals, mean]), self._fields, self.hyper)
 
     def _between(self, features: Features) -> FloatArray:
         return self._kernel.between(self._features, features, self.hyper.shares)
@@ -90,7 +99,7 @@ class Process:
         """Choose signal and shares; the prior's while there is nothing to learn from."""
         if len(self._rows) > MOST_TO_FIT:
             spaced = np.linspace(0, len(self._rows) - 1, MOST_TO_FIT).astype(np.int64)
-            return Process(self._space, self._rows[spaced], self._residuals[spaced]).hyper
+            return Process(self._space, self._rows[spaced], self._residuals[spaced], self._fields).hyper
         prior = _prior_signal(self._space)
         if not len(self._rows):
             return Hyper(prior, DEFAULT_SHARES)
@@ -114,14 +123,15 @@ def _deviations(space: Space) -> FloatArray:
     return deviations
 
 
-def _combinations(space: Space) -> IntArray:
+def _combinations(space: Space, fields: Collection[str]) -> IntArray:
     """Number the combinations; all are one where fewer than three axes vary, since the kernel has the pairs."""
-    if "combinations" not in space.memo:
-        columns = [space.batch.columns[name] for name in IMPLEMENTATIONS]
+    key = ("combinations", tuple(fields))
+    if key not in space.memo:
+        columns = [space.batch.columns[name] for name in IMPLEMENTATIONS if name in fields]
         varying = [column for column in columns if len(np.unique(column)) > 1]
-        table = np.stack(columns if len(varying) == len(columns) else [np.zeros_like(columns[0])], axis=1)
-        space.memo["combinations"] = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1)
-    combinations: IntArray = space.memo["combinations"]
+        table = np.stack(columns if len(varying) == len(IMPLEMENTATIONS) else [np.zeros(len(space))], axis=1)
+        space.memo[key] = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1)
+    combinations: IntArray = space.memo[key]
     return combinations
 
 

@@ -6,6 +6,7 @@ a trial. It holds arrays of one value per row; itemised figures of a row are com
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -72,6 +73,16 @@ class Space:
 
     def __len__(self) -> int:
         return len(self.batch)
+
+    def for_another_run(self) -> "Space":
+        """Return this space for a run of its own: it shares the arrays, and remembers nothing of other runs.
+
+        What it holds in its place keeps the first one alive, for as long as somebody uses it.
+        """
+        _ = self.codes, self.counts, self.ranking, self._rows, self._values, self._keys  # made once, shared by all
+        own = copy(self)
+        object.__setattr__(own, "memo", {"shared with": self})
+        return own
 
     @cached_property
     def counts(self) -> SpaceCounts:

@@ -6,13 +6,14 @@ shows its best candidates to the LLM.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr
 
 from tunewright.domain.config_batch import BoolArray, FloatArray, IntArray
+from tunewright.search.kernel import ALL_FIELDS
 from tunewright.search.process import Process
 from tunewright.search.space import Space
 
@@ -49,19 +50,27 @@ class Scored:
 
 
 class Surrogate:
-    """The process after some observations."""
+    """The process after some observations. `expected`: what rows would reach without any error, by default the
+    estimates; errors depend on `fields`.
+    """
 
-    def __init__(self, space: Space, observations: Sequence[Observation]) -> None:
+    def __init__(
+        self,
+        space: Space,
+        observations: Sequence[Observation],
+        fields: Collection[str] = ALL_FIELDS,
+        expected: FloatArray | None = None,
+    ) -> None:
         known = _informative(observations)
         rows = np.array([item.row for item in known], dtype=np.int64)
         observed = np.array([item.tokens_per_second_per_gpu for item in known])
         self.rows = rows
         """Rows of the observations that are learnt from."""
         self._space = space
-        self._logs = _log_estimates(space)
+        self._logs = _log_estimates(space) if expected is None else np.log(expected)
         self._doubt = 1 + EARLY_DOUBT / (len(observations) + 1)
-        self._process = Process(space, rows, np.log(observed) - self._logs[rows])
-        self._best = self._expected(rows).max() if len(rows) else float(self._logs[space.ranking[0]])
+        self._process = Process(space, rows, np.log(observed) - self._logs[rows], fields)
+        self._best = self._expected(rows).max() if len(rows) else self._logs[space.fits].max()
 
     def score(self, rows: IntArray) -> list[Scored]:
         """Score rows, most promising first."""

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.support.planning import Run
+from tests.support.planning import Run, a_run, failing, phases_of
 from tests.support.records import AT
-from tests.unit.planner.test_run import a_run, failing, phases_of
 from tunewright.planner.records import SettingsChanged
 from tunewright.planner.replay import replay
 from tunewright.planner.settings import Budget

@@ -11,6 +11,7 @@ from tunewright import legality
 from tunewright.domain.config_batch import FIELDS, ConfigBatch
 from tunewright.domain.value import camel_case
 from tunewright.errors import InvalidInput
+from tunewright.search.axis_values import axis_values
 from tunewright.search.enumeration import enumerate_space
 
 MIXTRAL_POINTS = 6699
@@ -193,3 +194,13 @@ def test_a_hundred_thousand_raw_points_take_a_fraction_of_a_second() -> None:
     started = time.perf_counter()
     enumerate_space(problem, {"recompute_modules": ("layernorm", "moe_act", "core_attn"), "sync_free_stage": (0, 1, 2)})
     assert time.perf_counter() - started < 3.0
+
+
+@pytest.mark.parametrize(
+    ("backend", "optimizer"),
+    [("primus", "distributed"), ("megatron", "distributed"), ("torchtitan", "fsdp2"), ("builtin", "distributed")],
+)
+def test_states_are_spread_as_the_launcher_does_unless_somebody_says_otherwise(backend: str, optimizer: str) -> None:
+    problem = a_problem(backend=backend)
+    assert axis_values(problem, {})["optimizer"] == (problem.usual_optimizer,) == (optimizer,)
+    assert axis_values(problem, {"optimizer": ("replicated",)})["optimizer"] == ("replicated",)

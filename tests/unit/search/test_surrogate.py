@@ -124,3 +124,26 @@ def test_a_decision_over_thousands_of_candidates_is_fast() -> None:
     started = time.perf_counter()
     Surrogate(space, observations).propose(space.fits, [], 1)
     assert time.perf_counter() - started < 2.0
+
+
+def test_what_the_error_does_not_depend_on_is_not_learnt() -> None:
+    space = small_space()
+    plain = space.ranking[space.batch.is_("pipeline_schedule", "1f1b")[space.ranking]]
+    surrogate = Surrogate(space, observe(space, plain[:20]), ("micro_batch_size",))
+    learnt: dict[int, list[float]] = {}
+    for item in surrogate.score(plain):
+        factor = item.mean_tokens_per_second_per_gpu / space.tokens_per_second_per_gpu[item.row]
+        learnt.setdefault(int(space.batch.micro_batch_size[item.row]), []).append(factor)
+    assert len(learnt) > 1
+    for factors in learnt.values():
+        assert factors == pytest.approx([factors[0]] * len(factors))
+
+
+def test_expectations_of_a_caller_take_the_place_of_the_estimates() -> None:
+    space = small_space()
+    expected = 2 * space.tokens_per_second_per_gpu
+    rows = space.ranking[:5]
+    found = {
+        item.row: item.mean_tokens_per_second_per_gpu for item in Surrogate(space, [], expected=expected).score(rows)
+    }
+    assert found == pytest.approx({int(row): expected[row] for row in rows})
