@@ -12,7 +12,6 @@ from tests.support.kube_cluster import apply_run, install_crd, kube_client
 from tests.support.kube_documents import a_request, a_tuning_run, pod_options
 from tests.support.records import a_header, an_advice
 from tests.support.stand_in_kubelet import StandInKubelet, fixed_report
-from tunewright.adapters.clock import SystemClock
 from tunewright.adapters.kube import ledger as ledger_module
 from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES, KubeClient, connected
 from tunewright.adapters.kube.events import post, transition_event
@@ -144,7 +143,7 @@ def request_of(run: RunReference) -> TrialRequest:
 
 
 def trials_of(client: KubeClient, run: RunReference, **pod: Any) -> KubeTrials:
-    return KubeTrials(client, run, pod_options(pod=PodSpec.parse(pod)), SystemClock())
+    return KubeTrials(client, run, pod_options(pod=PodSpec.parse(pod)))
 
 
 async def finished(trials: KubeTrials) -> TrialObservation:

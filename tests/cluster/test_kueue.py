@@ -20,7 +20,6 @@ from tests.support.kube_documents import a_request, a_tuning_run, pod_options
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import condition, example, gpu_node, is_finished, kubelet_of, wait_for
 from tests.support.stand_in_kubelet import add_gpu_node, answer, fixed_report
-from tunewright.adapters.clock import SystemClock
 from tunewright.adapters.kube.client import JOBS, PODS, TUNING_RUNS, KubeClient
 from tunewright.adapters.kube.names import RunReference
 from tunewright.adapters.kube.spec.trial import PodSpec
@@ -71,7 +70,7 @@ async def eventually(look: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 def trials_of(client: KubeClient, run: RunReference, **pod: Any) -> KubeTrials:
-    return KubeTrials(client, run, pod_options(pod=PodSpec.parse({"queueName": "tuning"} | pod)), SystemClock())
+    return KubeTrials(client, run, pod_options(pod=PodSpec.parse({"queueName": "tuning"} | pod)))
 
 
 async def observed(trials: KubeTrials, trial: str = "t0012") -> TrialObservation:

@@ -51,17 +51,23 @@ async def kubelet_of(
 
 
 async def wait_for(
-    client: KubeClient, run: RunReference, wanted: Callable[[Document], bool], operator: OperatorProcess
+    client: KubeClient,
+    run: RunReference,
+    wanted: Callable[[Document], bool],
+    operator: OperatorProcess,
+    seconds: int = 90,
 ) -> Document:
     """Return the run as soon as its status is as wanted; an operator that ends is started again, as by a kubelet."""
-    for _ in range(900):
+    for _ in range(seconds * 10):
         document = await client.find(TUNING_RUNS, run.namespace, run.name)
         if document is not None and wanted(document.get("status") or {}):
             return document
         if not operator.is_running:
             operator.start()
         await asyncio.sleep(0.1)
-    raise AssertionError(f"not within 90 s: {json.dumps(document, indent=1)}\n{operator.log.read_text()[-4000:]}")
+    raise AssertionError(
+        f"not within {seconds} s: {json.dumps(document, indent=1)}\n{operator.log.read_text()[-4000:]}"
+    )
 
 
 def condition(status: Document, name: str) -> Document:

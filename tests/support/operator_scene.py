@@ -69,8 +69,8 @@ class Scene:
         patch = {"spec": spec or {}, "metadata": {"annotations": annotations or {}}}
         await self.client.patch(TUNING_RUNS, self.namespace, self.run.name, patch)
 
-    async def until(self, wanted: Callable[[Document], bool]) -> Document:
-        document = await wait_for(self.client, self.run, wanted, self.operator)
+    async def until(self, wanted: Callable[[Document], bool], seconds: int = 90) -> Document:
+        document = await wait_for(self.client, self.run, wanted, self.operator, seconds)
         return document.get("status") or {}
 
     async def until_running(self, count: int) -> None:

@@ -50,15 +50,30 @@ def answer(request: TrialRequest) -> str:
     return encode_report(fixed_report(request))
 
 
+def interrupted(request: TrialRequest) -> str:
+    """Return what the trial program leaves when it is told to end."""
+    return encode_report(TrialReport(identity=request.identity, failure="Preempted", message="interrupted by SIGTERM"))
+
+
+def request_of(pod: dict[str, Any]) -> TrialRequest:
+    """Return what a Pod is asked."""
+    environment = {item["name"]: item.get("value", "") for item in pod["spec"]["containers"][0]["env"]}
+    return decode_request(environment[REQUEST_VARIABLE])
+
+
 class StandInKubelet:
     """Finishes every trial Pod of a namespace, and keeps its node ready. `seen` counts the Pods of each Job.
 
-    `nodes` says where each Job's Pod was.
+    `nodes` says where each Job's Pod was. `kept` are the nodes that it keeps ready; on `gone` ones nothing happens any
+    more. A Pod among `never_confirms` holds its node after it was told to end.
     """
 
     def __init__(self, client: KubeClient, namespace: str, answers: Answer = answer, node: str = "") -> None:
         self.seen: dict[str, int] = {}
         self.nodes: dict[str, str] = {}
+        self.kept = {node} if node else set()
+        self.gone: set[str] = set()
+        self.never_confirms: set[str] = set()
         self._client = client
         self._namespace = namespace
         self._answers = answers
@@ -70,14 +85,20 @@ class StandInKubelet:
     async def run(self) -> None:
         """Serve until cancelled."""
         while True:
-            if self._node:
-                await add_gpu_node(self._client, self._node)
-            for pod in await self._client.list(PODS, self._namespace, labels=labels.OWN_OBJECTS):
-                if pod["metadata"].get("deletionTimestamp"):
-                    await self._remove(pod)
-                elif pod["metadata"]["uid"] not in self._done and self._is_due(pod):
-                    await self._finish(pod)
+            with contextlib.suppress(Transient):  # a kubelet outlives its API server
+                await self._look()
             await asyncio.sleep(0.1)
+
+    async def _look(self) -> None:
+        for node in self.kept - self.gone:
+            await add_gpu_node(self._client, node)
+        for pod in await self._client.list(PODS, self._namespace, labels=labels.OWN_OBJECTS):
+            if pod["spec"].get("nodeName") in self.gone:
+                continue
+            if pod["metadata"].get("deletionTimestamp"):
+                await self._remove(pod)
+            elif pod["metadata"]["uid"] not in self._done and self._is_due(pod):
+                await self._finish(pod)
 
     def _is_due(self, pod: dict[str, Any]) -> bool:
         """Where there is a node, a Pod must be bound to it first: a kubelet sees no other."""
@@ -90,16 +111,17 @@ class StandInKubelet:
         if now < self._ending.setdefault(pod["metadata"]["uid"], now + ENDING_SECONDS):
             return
         name = pod["metadata"]["name"]
+        if name in self.never_confirms:
+            return
         path = f"/api/v1/namespaces/{self._namespace}/pods/{name}"
         with contextlib.suppress(NotFound, Conflict, Transient):
             if pod["status"].get("phase") in ("Pending", "Running"):  # a Job lets go of a Pod only when it has ended
-                status = {"status": finished("", exit_code=143, reason="Error")}
+                status = {"status": finished(interrupted(request_of(pod)), exit_code=1, reason="Error")}
                 await self._client.patch(PODS, self._namespace, name, status, subresource="status")
             await self._client._call("DELETE", path, query={"gracePeriodSeconds": "0"})
 
     async def _finish(self, pod: dict[str, Any]) -> None:
-        environment = {item["name"]: item.get("value", "") for item in pod["spec"]["containers"][0]["env"]}
-        message = self._answers(decode_request(environment[REQUEST_VARIABLE]))
+        message = self._answers(request_of(pod))
         uid = pod["metadata"]["uid"]
         job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
         if uid not in self._running:

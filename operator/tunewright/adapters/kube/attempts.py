@@ -119,7 +119,7 @@ def _view(
         to_end=to_end,
         waits_for=waits_for,
         is_suspended=bool(job["spec"].get("suspend")),
-        has_queue=labels.QUEUE in job["metadata"]["labels"],
+        has_queue=_has_queue(job),
         lifetime_seconds=job["spec"].get("ttlSecondsAfterFinished"),
     )
 
@@ -158,11 +158,14 @@ def _recorded_view(job: Document, identity: TrialIdentity) -> AttemptView | None
 
 
 def _outcome(job: Document, members: Members, identity: TrialIdentity, now: float) -> Outcome | None:
-    """Return how an attempt ended by itself: by what its Pods say, else by what its Job says."""
+    """Return how an attempt ended by itself: by what its Pods say, else by what its Job says.
+
+    A trial that its queue interrupts reports that it was; what becomes of it the Job tells: it may run again.
+    """
     conditions = _true_conditions(job)
     is_over = not {"Complete", "FailureTarget", "Failed"}.isdisjoint(conditions)
     ended = settled(members, identity, now, is_job_over=is_over)
-    if ended is not None:
+    if ended is not None and (is_over or ended.failure != "Preempted" or not _has_queue(job)):
         return ended
     alive = any(pod is not None for pod in members)
     verdict = _evicted(job, conditions) or _from_job(conditions, is_alive=alive)
@@ -224,7 +227,11 @@ def _refused(job: Document, members: Members, refusals: Sequence[str]) -> Verdic
 
 def is_queued(job: Document) -> bool:
     """Tell whether a queue holds a Job back, or has put it back: that is no time of its own."""
-    return bool(job["spec"].get("suspend")) and labels.QUEUE in job["metadata"]["labels"]
+    return bool(job["spec"].get("suspend")) and _has_queue(job)
+
+
+def _has_queue(job: Document) -> bool:
+    return labels.QUEUE in job["metadata"]["labels"]
 
 
 def _not_started(members: Members, refusals: Sequence[str]) -> Verdict:
@@ -249,7 +256,7 @@ def _times(job: Document, members: Members, now: float) -> _Times:
     if len(begun) == len(members) and all(pod is not None and has_started(pod) for pod in members):
         until = max((pod and ended_at(pod)) or now for pod in members)
         return _Times(True, max(0.0, max(begun) - created), 0.0, max(0.0, until - max(begun)))
-    waited = now - (_admitted_at(job, now) if labels.QUEUE in job["metadata"]["labels"] else created)
+    waited = now - (_admitted_at(job, now) if _has_queue(job) else created)
     return _Times(False, max(0.0, now - created), max(0.0, waited), 0.0)
 
 

@@ -20,20 +20,29 @@ class Capacity:
     message: str
 
 
-async def find_capacity(client: KubeClient, options: PodOptions, nodes_needed: int) -> Capacity:
+async def find_capacity(
+    client: KubeClient, options: PodOptions, nodes_needed: int, nodes_of_validation: int = 0
+) -> Capacity:
     """Look at nodes and their Pods; without permission to do so, say that nothing was checked."""
     try:
         nodes = await client.list(NODES)
         pods = await client.list(PODS, fields="status.phase!=Succeeded,status.phase!=Failed")
     except Forbidden:
         return Capacity(None, "NotChecked", "the operator may not list nodes and Pods")
-    return judge_capacity(nodes, pods, options, nodes_needed)
+    return judge_capacity(nodes, pods, options, nodes_needed, nodes_of_validation)
 
 
 def judge_capacity(
-    nodes: Sequence[Document], pods: Iterable[Document], options: PodOptions, nodes_needed: int
+    nodes: Sequence[Document],
+    pods: Iterable[Document],
+    options: PodOptions,
+    nodes_needed: int,
+    nodes_of_validation: int = 0,
 ) -> Capacity:
-    """Count whole free nodes; where they are too few, name the first thing that is missing."""
+    """Count whole free nodes; where they are too few, name the first thing that is missing.
+
+    `nodes_of_validation` need not be free yet, only there: a run must not end without what it is for.
+    """
     resource, gpus = options.pod.resource_name, options.gpus_per_node
     suitable = suitable_nodes(nodes, options)
     open_nodes = [node for node in suitable if _is_open(node, options.pod.resource_name, options.pod.tolerations)]
@@ -41,6 +50,11 @@ def judge_capacity(
     free = {_name(node): _allocatable(node, resource) - used.get(_name(node), 0) for node in open_nodes}
     slots = sum(max(0, amount) // gpus for amount in free.values())
     ids = " or ".join(options.pci_device_ids) or "any"
+    there = sum(_allocatable(node, resource) // gpus for node in suitable)
+    if slots >= nodes_needed and there < nodes_of_validation:
+        wanted = f"validation needs {nodes_of_validation} node(s) with {gpus} {resource}, {there} are there"
+        remedy = "add nodes, or let the run begin without them by spec.pod.capacityCheck Warn"
+        return Capacity(False, "NotEnoughNodes", f"{wanted}, device id {ids}: {remedy}")
     if slots >= nodes_needed:
         return Capacity(True, "NodesFound", f"{slots} node(s) with {gpus} free {resource}, device id {ids}")
     wanted = f"{nodes_needed} node(s) with {gpus} free {resource} are needed, {slots} found"

@@ -68,6 +68,11 @@ def is_kept(document: Mapping[str, Any]) -> bool:
     return (document["metadata"].get("annotations") or {}).get(KEPT) == "true"
 
 
+def is_ours(document: Mapping[str, Any]) -> bool:
+    """Tell whether an object was made by an operator of ours, for whichever run."""
+    return bool((document["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER)
+
+
 def is_owned_by(document: Mapping[str, Any], run: RunReference) -> bool:
     """Tell whether an object belongs to exactly this run, not to a deleted namesake: by owner, or by label if kept."""
     metadata = document["metadata"]

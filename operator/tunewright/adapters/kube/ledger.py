@@ -13,7 +13,7 @@ from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.client import CONFIG_MAPS, Document, KubeClient
 from tunewright.adapters.kube.manifests import LEDGER_KEY, ledger_shard
 from tunewright.adapters.kube.names import RunReference
-from tunewright.errors import ClusterError, Conflict, LedgerError
+from tunewright.errors import ClusterError, Conflict, LedgerError, Transient
 from tunewright.planner.chain import DIGEST, START, chained, head_of
 from tunewright.planner.records import Record
 
@@ -61,11 +61,17 @@ class ConfigMapLedger:
         self._head = head
 
     async def outlive_run(self, *, keep: bool) -> None:
-        """Let the ledger outlive its run, or go with it: what is there and what will be written."""
+        """Let the ledger outlive its run, or go with it: what is there and what will be written.
+
+        Raises `LedgerError` when that fails, and then `read` again before the next write.
+        """
         self._keep = keep
-        for number, shard in enumerate(self._shards):
-            if labels.is_kept(shard) != keep:
-                self._shards[number] = await self._patch(shard, {"metadata": keeping(self._run, keep=keep)})
+        try:
+            for number, shard in enumerate(self._shards):
+                if labels.is_kept(shard) != keep:
+                    self._shards[number] = await self._patch(shard, {"metadata": keeping(self._run, keep=keep)})
+        except ClusterError as error:
+            raise LedgerError(f"{self._run.key}: the ledger could not be written: {error}") from error
 
     @property
     def shard_count(self) -> int:
@@ -96,14 +102,18 @@ class ConfigMapLedger:
         found = await self._client.find(CONFIG_MAPS, self._run.namespace, name)
         if found is None or labels.is_owned_by(found, self._run):
             return error  # of a namesake that goes away, or ours after all: the ledger is read anew
-        what = "an earlier run of this name kept it: see tunewright gc" if labels.is_kept(found) else "it is not ours"
+        how = "kept" if labels.is_kept(found) else "left"
+        what = f"an earlier run of this name {how} it: see tunewright gc" if labels.is_ours(found) else "it is not ours"
         return Conflict(f"the ConfigMap {self._run.namespace}/{name} is in the way, {what}; or choose another name")
 
     async def _patch(self, shard: Document, change: dict[str, Any]) -> Document:
         metadata = shard["metadata"]
         guard = {"resourceVersion": metadata["resourceVersion"]}
         guarded = {**change, "metadata": {**change.get("metadata", {}), **guard}}
-        return await self._client.patch(CONFIG_MAPS, self._run.namespace, metadata["name"], guarded)
+        try:
+            return await self._client.patch(CONFIG_MAPS, self._run.namespace, metadata["name"], guarded)
+        except Conflict as error:  # somebody wrote since it was read: a label, or another operator its line
+            raise Transient(str(error)) from None
 
 
 def keeping(run: RunReference, *, keep: bool) -> Document:

@@ -1,11 +1,12 @@
 """Which Events a change of status deserves: one for each transition that a person would want to know. Pure."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from tunewright.adapters.kube.conditions import status_of
 from tunewright.adapters.kube.events import transition_event
 from tunewright.adapters.kube.names import RunReference
+from tunewright.adapters.kube.status import BlockedReason
 
 Status = Mapping[str, Any]
 
@@ -18,7 +19,12 @@ _REFUSED = (
 
 def transitions(run: RunReference, before: Status, after: Status, at: str) -> list[dict[str, Any]]:
     """Return the events between two statuses, in the order in which things happened."""
-    events = [*_refused(before, after), *_failed_trial(before, after), *_state(before, after)]
+    events = [
+        *_refused(before, after),
+        *_blocked(before, after),
+        *_failed_trial(before, after),
+        *_state(before, after),
+    ]
     return [transition_event(run, reason, message, warning=warning, at=at) for reason, message, warning in events]
 
 
@@ -30,6 +36,14 @@ def _refused(before: Status, after: Status) -> list[tuple[str, str, bool]]:
         if condition["status"] == "False" and not was_refused and condition["reason"] != "NotConfigured":
             found.append((event_reason, str(condition["message"]), True))
     return found
+
+
+def _blocked(before: Status, after: Status) -> list[tuple[str, str, bool]]:
+    """A run that is held says by what, once for each cause."""
+    condition = _condition(after, "Finished")
+    said = (str(condition["reason"]), str(condition["message"]))
+    earlier = [(item["reason"], item["message"]) for item in before.get("conditions", ()) if item["type"] == "Finished"]
+    return [(*said, True)] if said[0] in get_args(BlockedReason) and said not in earlier else []
 
 
 def _failed_trial(before: Status, after: Status) -> list[tuple[str, str, bool]]:

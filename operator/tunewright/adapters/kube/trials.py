@@ -22,7 +22,7 @@ from tunewright.adapters.kube.multi_node import nodes_service
 from tunewright.adapters.kube.names import RunReference, trial_job_name
 from tunewright.adapters.kube.spec.search import ResultsSpec
 from tunewright.errors import Conflict, Transient
-from tunewright.ports import Clock, TrialObservation
+from tunewright.ports import TrialObservation
 from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.request import TrialRequest
 
@@ -34,20 +34,29 @@ PATIENCE_SECONDS = 10.0
 class KubeTrials:
     """One run's trials. `options` may be replaced between steps: it holds from the next attempt on."""
 
-    def __init__(self, client: KubeClient, run: RunReference, options: PodOptions, clock: Clock) -> None:
+    def __init__(self, client: KubeClient, run: RunReference, options: PodOptions) -> None:
         self.options = options
         self._client = client
         self._run = run
-        self._clock = clock
         self.nodes_to_avoid: Callable[[str], Collection[str]] = _none
         """Where earlier attempts of a trial met a fault of the node."""
         self._views: tuple[AttemptView, ...] = ()
         self._lost: dict[tuple[str, int], TrialObservation] = {}
+        self._looks_once = False
+        self._looked: tuple[dict[str, Document], list[Document]] | None = None
+        """Jobs by name, and Pods: as last listed, and as this process has written them since."""
 
     @property
     def views(self) -> tuple[AttemptView, ...]:
         """The attempts as last observed, for the status."""
         return self._views
+
+    def look_again(self) -> None:
+        """From here on `observe` lists once, until the next call: what changes meanwhile announces itself.
+
+        Without that a pass that decides, starts and records would list everything before each of its steps.
+        """
+        self._looks_once, self._looked = True, None
 
     async def start(self, request: TrialRequest) -> None:
         """Create the Job of an attempt; one that is already there and ours is fine, a foreign one a `Conflict`.
@@ -58,9 +67,9 @@ class KubeTrials:
             await self._create_service()
         job = trial_job(self._run, request, self.options, await self._avoided(request))
         try:
-            await self._client.create(JOBS, self._run.namespace, job)
+            self._note(await self._client.create(JOBS, self._run.namespace, job))
         except Conflict:
-            await self._check_is_ours(job)
+            self._note(await self._check_is_ours(job))
 
     async def adopt(self, request: TrialRequest) -> None:
         """Give up an attempt whose Job is gone: somebody deleted it, and what it found is lost."""
@@ -75,14 +84,14 @@ class KubeTrials:
 
     async def observe(self) -> Sequence[TrialObservation]:
         """Judge every attempt from its Job and Pod, and end those whose time is over."""
-        selector = labels.run_selector(self._run, "trial")
-        jobs = await self._client.list(JOBS, self._run.namespace, labels=selector)
-        pods = await self._client.list(PODS, self._run.namespace, labels=selector)
+        jobs, pods = await self._list()
         by_job: dict[str, list[Document]] = {}
         for pod in pods:
             by_job.setdefault(pod["metadata"]["labels"].get(JOB_NAME_LABEL, ""), []).append(pod)
         ours = [
-            (identity, job) for job in jobs if labels.is_owned_by(job, self._run) and (identity := self._identity(job))
+            (identity, job)
+            for job in jobs.values()
+            if labels.is_owned_by(job, self._run) and (identity := self._identity(job))
         ]
         ours.sort(key=lambda pair: (pair[0].trial, pair[0].attempt))
         self._views = tuple(
@@ -91,6 +100,21 @@ class KubeTrials:
         seen = [view.observation for view in self._views]
         there = {(one.trial, one.attempt) for one in seen}
         return [*seen, *(lost for key, lost in self._lost.items() if key not in there)]
+
+    async def _list(self) -> tuple[dict[str, Document], list[Document]]:
+        if self._looked is not None:
+            return dict(self._looked[0]), self._looked[1]
+        selector = labels.run_selector(self._run, "trial")
+        jobs = await self._client.list(JOBS, self._run.namespace, labels=selector)
+        pods = await self._client.list(PODS, self._run.namespace, labels=selector)
+        by_name = {job["metadata"]["name"]: job for job in jobs}
+        self._looked = (by_name, pods) if self._looks_once else None
+        return dict(by_name), pods
+
+    def _note(self, job: Document) -> None:
+        """Remember a Job as it was just written."""
+        if self._looked is not None:
+            self._looked[0][job["metadata"]["name"]] = job
 
     async def stop(self, trial: str, attempt: int) -> None:
         """End an attempt as Cancelled; one that is not there or already over is fine."""
@@ -135,7 +159,7 @@ class KubeTrials:
             return None
 
     async def _view(self, identity: TrialIdentity, job: Document, pods: Sequence[Document]) -> AttemptView:
-        now = self._clock.seconds()
+        now = self._client.now()
         view = view_attempt(job, pods, (), identity, self.options.pod, now)
         missing = len(pods) < (job["spec"].get("completions") or 1) and not is_queued(job)
         if missing and (view.to_end is not None or _waits_long(view)):
@@ -154,7 +178,7 @@ class KubeTrials:
             "metadata": {"annotations": {labels.VERDICT: verdict_text(observation)}},
             "spec": {"activeDeadlineSeconds": 1} if view.has_queue else {"suspend": True},
         }
-        await self._client.patch(JOBS, self._run.namespace, view.job_name, patch)
+        self._note(await self._client.patch(JOBS, self._run.namespace, view.job_name, patch))
 
     async def _refusals(self, job_name: str) -> list[str]:
         """Why no Pod was created: only events tell."""
@@ -174,7 +198,7 @@ class KubeTrials:
             if not labels.is_owned_by(found, self._run):
                 raise Conflict(f"the Service {self._run.namespace}/{name} is not ours: delete or rename it") from None
 
-    async def _check_is_ours(self, job: Document) -> None:
+    async def _check_is_ours(self, job: Document) -> Document:
         name = job["metadata"]["name"]
         found = await self._client.find(JOBS, self._run.namespace, name)
         if found is None or found["metadata"].get("deletionTimestamp"):
@@ -183,6 +207,7 @@ class KubeTrials:
         digest = (found["metadata"].get("annotations") or {}).get(labels.CONFIG_DIGEST)
         if not labels.is_owned_by(found, self._run) or digest != wanted:
             raise Conflict(f"the Job {self._run.namespace}/{name} is not ours: delete or rename it")
+        return found
 
 
 def _none(_: str) -> Collection[str]:

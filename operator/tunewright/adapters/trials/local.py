@@ -1,8 +1,8 @@
 """Trials as processes of this machine. Used by the CLI and by tests; implements `ports.Trials`.
 
-Each attempt has a folder of its own: `request.json`, `report.json` and `log.txt`. Several nodes of a request become
-more processes of this one machine. The program is told to end when its standard input closes, which happens even when
-this process is killed.
+Each attempt has a folder of its own: `request.json`, `report.json`, `log.txt` and `diagnostics`. Several nodes of a
+request become more processes of this one machine. The program is told to end when its standard input closes, which
+happens even when this process is killed.
 """
 
 import asyncio
@@ -123,7 +123,8 @@ def environment_of(request: TrialRequest, environment: Mapping[str, str]) -> dic
 
 
 def _spawn(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    arguments = ("--request", "request.json", "--report", "report.json", "--stop-with-stdin")
+    files = ("--request", "request.json", "--report", "report.json", "--diagnostics", "diagnostics")
+    arguments = (*files, "--stop-with-stdin")
     with (folder / "log.txt").open("wb") as log:
         return subprocess.Popen(
             [*command, *arguments],
