@@ -18,9 +18,9 @@ def register(config: pytest.Config) -> None:
 
 
 def mark_tiers(tests: Path, items: Iterable[pytest.Item]) -> None:
-    """Give each test of a tier its mark, and all of them to one process: they share a control plane and a node."""
+    """Give each test of a tier its mark, and a whole tier to one process: it shares a control plane, e2e a node too."""
     for item in items:
         for tier in TIERS:
             if tests / tier in item.path.parents:
                 item.add_marker(tier)
-                item.add_marker(pytest.mark.xdist_group("kubernetes"))
+                item.add_marker(pytest.mark.xdist_group(tier))
