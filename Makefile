@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 OUT ?= runs/quickstart
-# Tests on real Kubernetes mostly wait: one process has them all, another one the rest.
+# Tests on real Kubernetes mostly wait: a tier of them stays in one process, the other one goes on beside it.
 SIDE_BY_SIDE := --numprocesses 2 --dist loadgroup
 
 help: ## Show this help
@@ -135,3 +135,7 @@ ablation: setup ## Take one mechanism after another away from the cost model, pr
 .PHONY: bench-plan
 bench-plan: setup $(PEER)/.installed ## Time a plan of 24,500 configurations, and of a million, beside a public peer
 	$(BIN)/python benchmarks/plan.py --million --peer $(PEER)/bin/python
+
+.PHONY: bench-operator
+bench-operator: packages ## Load the operator on a control plane of its own, print figures and targets (ARGS="--only at-rest --scale 0.1")
+	$(BIN)/python -m benchmarks.operator $(ARGS)
