@@ -214,6 +214,7 @@ async def test_a_trial_on_two_nodes_is_one_job_of_two_pods_behind_one_service(
         assert len(await client.list(JOBS, run.namespace)) == 1
         kubelet = StandInKubelet(client, run.namespace)
         task = asyncio.create_task(kubelet.run())
+        await eventually(lambda: both_ended(client, run))
         seen = await finished(trials)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -226,6 +227,11 @@ async def test_a_trial_on_two_nodes_is_one_job_of_two_pods_behind_one_service(
         assert {pod["spec"]["subdomain"] for pod in pods} == {nodes_service_name(run)}
         (service,) = await client.list(SERVICES, run.namespace)
         assert service["metadata"]["ownerReferences"][0]["uid"] == run.uid
+
+
+async def both_ended(client: KubeClient, run: RunReference) -> bool:
+    pods = await client.list(PODS, run.namespace)
+    return [pod["status"].get("phase") for pod in pods] == ["Succeeded"] * 2
 
 
 async def test_a_foreign_service_under_our_name_is_not_touched(control_plane: Cluster, run: RunReference) -> None:

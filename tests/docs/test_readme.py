@@ -10,9 +10,13 @@ FIGURE = re.compile(r"\b[01]\.\d{2,4}\b")
 
 
 def rows(text: str) -> dict[str, set[str]]:
-    """Return the cells of every table row by its first cell."""
-    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
-    return {first: set(others) for first, *others in lines}
+    """Return the cells of all tables' rows by their first cell."""
+    found: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        if line.startswith("|"):
+            first, *others = line.strip("| ").split(" | ")
+            found.setdefault(first, set()).update(others)
+    return found
 
 
 def section(title: str) -> str:

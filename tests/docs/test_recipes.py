@@ -34,7 +34,8 @@ def follow(block: Block, folder: Path) -> None:
         assert not path.exists()
         path.write_text(block.text, encoding="utf-8")
     elif block.mark == "append to":
-        path.write_text(path.read_text(encoding="utf-8") + block.text, encoding="utf-8")
+        between = "\n\n" if path.suffix == ".py" else ""
+        path.write_text(path.read_text(encoding="utf-8") + between + block.text, encoding="utf-8")
     else:
         assert block.mark == "edit", block
         lines = block.text.splitlines(keepends=True)
