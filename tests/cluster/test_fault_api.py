@@ -159,7 +159,8 @@ async def test_an_api_server_that_restarts_on_a_compacted_store_loses_nothing(
         await here.until_running(1)
         for _ in range(restarts):
             compact(own_control_plane)
-            await asyncio.to_thread(own_control_plane.restart_api_server)
+            own_control_plane.processes.restart("kube-apiserver")
+            await asyncio.to_thread(own_control_plane.wait_ready)
         await here.until(is_finished, seconds=300)
         await assert_same_as(here, undisturbed)
 

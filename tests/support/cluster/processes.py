@@ -4,6 +4,7 @@ Called by the control plane and the node. Only processes started here are ever s
 """
 
 import subprocess
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,12 @@ class Processes:
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self, name: str, *argv: str | Path) -> None:
-        """Start a program under a name; its log is appended to when it is started again."""
+        """Start a program under a name; its log is appended to when it is started again.
+
+        Raises `HarnessError` in a thread: the program would end with it (see `commands`).
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise HarnessError(f"{name}: start it in the main thread")
         self._commands[name] = [str(word) for word in argv]
         with self.log_file(name).open("ab") as log:
             self._running[name] = subprocess.Popen(
