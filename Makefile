@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PYTHON ?= python3
 OUT ?= runs/quickstart
 # Tests on real Kubernetes mostly wait: a tier of them stays in one process, the other one goes on beside it.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadgroup
+SIDE_BY_SIDE := --numprocesses 2 --no-loadscope-reorder
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
 
 from tests.support.cluster import plugin
 
@@ -11,6 +12,9 @@ def pytest_configure(config: pytest.Config) -> None:
     plugin.register(config)
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     plugin.mark_tiers(Path(__file__).parent, items)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> plugin.TierScheduling:
+    return plugin.TierScheduling(config, log)
