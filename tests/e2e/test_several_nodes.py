@@ -100,7 +100,7 @@ def test_a_node_that_never_comes_ends_the_start_of_all_and_the_run_says_which(
         cluster={"nodes": 2, "gpusPerNode": 8, "accelerator": {"preset": "mi355x"}},
         validation={"nodes": 2, "topK": 0, "steps": 3},
         budget={"maxTrials": 1, "maxFailedTrials": 0},
-        pod={"startDeadlineSeconds": 30, "runDeadlineSeconds": 600},
+        pod={"capacityCheck": "Warn", "startDeadlineSeconds": 30, "runDeadlineSeconds": 600},
     )
     with operator:
         wait_until_finished(node, node_namespace, operator)
