@@ -3,20 +3,16 @@
 As one plugin, not two imports: so a session that runs both tiers has one control plane, which the node joins.
 """
 
-import itertools
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.control_plane import ControlPlane
+from tests.support.cluster.namespaces import namespace_on
 from tests.support.cluster.node import Node
 from tests.support.cluster.reporting import or_skip
 from tests.support.cluster.resolver import start_cluster
-from tests.support.cluster.waiting import wait_until
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -49,19 +45,12 @@ def node(own_control_plane: ControlPlane) -> Iterator[Node]:
 @pytest.fixture
 def namespace(control_plane: Cluster) -> Iterator[str]:
     """Yield a namespace of the test's own."""
-    yield from _namespace(control_plane)
+    with namespace_on(control_plane) as name:
+        yield name
 
 
 @pytest.fixture
 def node_namespace(node: Node) -> Iterator[str]:
     """Yield a namespace of the test's own on the node's cluster."""
-    yield from _namespace(node.cluster)
-
-
-def _namespace(cluster: Cluster) -> Iterator[str]:
-    name = f"test-{os.getpid()}-{next(_numbers)}"
-    cluster.kubectl("create", "namespace", name)
-    account = ["serviceaccount", "default", f"--namespace={name}", "--ignore-not-found", "--output=name"]
-    wait_until(lambda: cluster.kubectl("get", *account), f"{name} has its service account")
-    yield name
-    cluster.kubectl("delete", "namespace", name, "--wait=false")
+    with namespace_on(node.cluster) as name:
+        yield name
