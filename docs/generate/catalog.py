@@ -8,7 +8,8 @@ from tunewright.units import GIB
 
 _INTRODUCTION = (
     "What `preset` may name. Each is one file in `operator/tunewright/domain/catalog`, with the source of its numbers."
-    " `gpt-LAYERSl-HIDDENh-HEADSa` names a GPT of any size."
+    " `gpt-LAYERSl-HIDDENh-HEADSa` names a GPT of any size. Files of [your own](../guides/own-accelerator.md) stand"
+    " beside them."
 )
 
 

@@ -1,5 +1,6 @@
 """`tunewright accuracy DATA.csv`: anyone's measurements against the model."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -7,6 +8,7 @@ from typing import cast
 from rich.console import RenderableType
 from rich.table import Table
 
+from tunewright.adapters.catalog import catalog_of
 from tunewright.calibration.assessment import AssessedRow, assess
 from tunewright.calibration.document import CLASSES, accuracy_document
 from tunewright.calibration.measured_row import MeasuredRow, SkippedRow
@@ -15,7 +17,6 @@ from tunewright.calibration.statistics import Errors, coverage, errors_by, memor
 from tunewright.cli.console import output, print_json
 from tunewright.cli.outputs import write_text
 from tunewright.cli.tables import table, titled
-from tunewright.domain.catalog_loader import shipped_catalog
 from tunewright.errors import InvalidInput
 from tunewright.pictures.accuracy import accuracy_picture
 from tunewright.units import format_seconds
@@ -40,7 +41,7 @@ def load_measurements(path: Path, table_format: str) -> tuple[list[MeasuredRow],
     """Read a table of measurements from a file; raises `InvalidInput` for what a person can fix."""
     if table_format not in _FORMATS:
         raise InvalidInput.of("--format", table_format, f"must be {' or '.join(_FORMATS)}")
-    return read_rows(read_text(path), cast("Format", table_format), shipped_catalog())
+    return read_rows(read_text(path), cast("Format", table_format), catalog_of(os.environ))
 
 
 def read_text(path: Path) -> str:

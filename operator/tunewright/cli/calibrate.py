@@ -1,5 +1,6 @@
 """`tunewright calibrate DATA.csv...`: the calibrated numbers of the catalog, produced again from measurements."""
 
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 from rich.console import RenderableType
 from rich.table import Table
 
+from tunewright.adapters.catalog import catalog_of
 from tunewright.calibration.catalog_text import calibration_block, measured_kinds, source_line, with_calibration
 from tunewright.calibration.fitting import Measurements, fit_point
 from tunewright.calibration.measured_row import MeasuredRow
@@ -20,7 +22,6 @@ from tunewright.calibration.validation import LEFT_OUT, LeftOut, covered, interv
 from tunewright.cli.accuracy import read_text
 from tunewright.cli.console import messages, output, print_json
 from tunewright.cli.tables import table, titled
-from tunewright.domain.catalog_loader import shipped_catalog
 from tunewright.domain.hardware import Calibration
 from tunewright.errors import InvalidInput
 
@@ -61,9 +62,10 @@ def run_calibrate(
 
 def _by_accelerator(paths: Sequence[Path], accelerator: str) -> dict[str, list[MeasuredRow]]:
     found: dict[str, list[MeasuredRow]] = defaultdict(list)
+    catalog = catalog_of(os.environ)
     for path in paths:
         text = read_text(path)
-        for row in read_rows(text, format_of(text), shipped_catalog())[0]:
+        for row in read_rows(text, format_of(text), catalog)[0]:
             name = row.problem.cluster.accelerator.name
             if row.step_seconds and accelerator in ("", name):
                 found[name].append(row)

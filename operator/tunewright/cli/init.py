@@ -5,6 +5,7 @@ file where nobody gave it.
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from tunewright.adapters.catalog import catalog_of
 from tunewright.adapters.kube.acceptance import read_candidate
 from tunewright.backends import megatron, primus
 from tunewright.backends.model_reader import (
@@ -25,7 +27,7 @@ from tunewright.cli.console import messages, output
 from tunewright.cli.outputs import write_text
 from tunewright.cli.yaml_document import read_text
 from tunewright.domain.axes import describe
-from tunewright.domain.catalog_loader import Catalog, shipped_catalog
+from tunewright.domain.catalog_loader import Catalog
 from tunewright.domain.huggingface import architecture_from_huggingface
 from tunewright.domain.model_architecture import ModelArchitecture
 from tunewright.domain.training_config import TrainingConfig
@@ -69,7 +71,7 @@ class Source:
 
 def run_init(options: Options, out: Path | None) -> None:
     """Write the TuningRun, to standard output without `out`."""
-    text, notes = new_run(options, shipped_catalog())
+    text, notes = new_run(options, catalog_of(os.environ))
     if out is None:
         output.print(text, end="", soft_wrap=True, markup=False, highlight=False)
     else:

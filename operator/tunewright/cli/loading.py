@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tunewright.adapters.catalog import catalog_of
 from tunewright.adapters.kube.acceptance import Accepted, accept, read_candidate
 from tunewright.adapters.kube.problem_reader import ConfigMapTexts
 from tunewright.adapters.trials.probe import probe_cpu
 from tunewright.cli.yaml_document import read_text, read_yaml
-from tunewright.domain.catalog_loader import Catalog, shipped_catalog
+from tunewright.domain.catalog_loader import Catalog
 from tunewright.domain.hardware import Accelerator
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
@@ -32,7 +33,7 @@ def load(path: Path, model_config: Path | None = None, *, measured_before: Accel
     `model_config` is the Hugging Face config.json that the file's configMapKeyRef stands for.
     """
     document = read_document(path)
-    catalog = shipped_catalog()
+    catalog = catalog_of(os.environ)
     cpu = (measured_before or this_machine(catalog)) if _wants_cpu(document) else None
     return accept(document, catalog, cpu_accelerator=cpu, config_maps=_config_maps(document, model_config))
 
@@ -40,7 +41,7 @@ def load(path: Path, model_config: Path | None = None, *, measured_before: Accel
 def load_candidate(path: Path, model_config: Path | None = None) -> tuple[TuningProblem, TrainingConfig]:
     """Read a file's problem and one configuration of it, also where `load` refuses the search."""
     document = read_document(path)
-    catalog = shipped_catalog()
+    catalog = catalog_of(os.environ)
     cpu = this_machine(catalog) if _wants_cpu(document) else None
     return read_candidate(document, catalog, cpu_accelerator=cpu, config_maps=_config_maps(document, model_config))
 

@@ -69,5 +69,7 @@ def _outcome(record: TrialFinished) -> str:
     took = format_seconds(report.wall_seconds)
     label = "simulated, " if report.simulated else ""
     if report.measured is not None:
-        return f"{label}measured {report.measured.tokens_per_second_per_gpu:,.0f} tokens/s/GPU in {took}"
+        steps = report.measured.stopped_early
+        early = f", stopped early after {steps} steps: clearly slower than the fastest" if steps else ""
+        return f"{label}measured {report.measured.tokens_per_second_per_gpu:,.0f} tokens/s/GPU in {took}{early}"
     return f"{label}profiled in {took}"

@@ -1,5 +1,6 @@
 """`tunewright replay LEDGER`: every decision derived again, without a GPU and without an LLM."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +8,10 @@ from pathlib import Path
 import typer
 
 import tunewright
+from tunewright.adapters.catalog import catalog_of
 from tunewright.adapters.ledger.file import read_ledger_with_head
 from tunewright.cli.console import output
-from tunewright.domain.catalog_loader import shipped_catalog
+from tunewright.domain.catalog_loader import Catalog
 from tunewright.domain.problem import TuningProblem
 from tunewright.planner.records import Header, Record, Round
 from tunewright.planner.replay import Difference, header_of, replay, replay_projections, space_of
@@ -67,10 +69,11 @@ def _cause(header: Header) -> str:
 
 def _other_catalog(records: Sequence[Record], header: Header) -> list[str]:
     """Say where the catalog of this build differs from the ledger's, and which number that would change."""
-    version = shipped_catalog().version
+    catalog = catalog_of(os.environ)
+    version = catalog.version
     if header.catalog_version == version:
         return []
-    problem = _resolved_again(header.problem)
+    problem = _resolved_again(header.problem, catalog)
     if problem == header.problem:
         return [f"catalog {header.catalog_version} then, {version} now: nothing that this run uses is different"]
     names = _changed_presets(header.problem, problem)
@@ -85,9 +88,9 @@ def _told_with_catalog(changed: Difference | None) -> str:
     return f"with the catalog of this build, {changed}"
 
 
-def _resolved_again(problem: TuningProblem) -> TuningProblem:
+def _resolved_again(problem: TuningProblem, catalog: Catalog) -> TuningProblem:
     """Return the problem with the presets of this build. The preset `cpu` is measured, not looked up."""
-    catalog, cluster = shipped_catalog(), problem.cluster
+    cluster = problem.cluster
     changes = {}
     if cluster.accelerator.name in catalog.accelerators and cluster.accelerator.vendor != "cpu":
         changes["accelerator"] = catalog.accelerator(cluster.accelerator.name)

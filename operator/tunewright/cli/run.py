@@ -13,6 +13,7 @@ import typer
 
 import tunewright
 from tunewright.adapters.advisor import LLMAdvisor, LLMConnection
+from tunewright.adapters.catalog import catalog_of
 from tunewright.adapters.clock import SystemClock
 from tunewright.adapters.kube.acceptance import Accepted
 from tunewright.adapters.ledger.file import FileLedger
@@ -26,7 +27,6 @@ from tunewright.cli.narration import NarratedLedger
 from tunewright.cli.outputs import check_folder, discard_outputs, write_outputs
 from tunewright.cli.result_view import print_result
 from tunewright.cli.same_request import check_same_request
-from tunewright.domain.catalog_loader import shipped_catalog
 from tunewright.domain.hardware import Accelerator
 from tunewright.domain.problem import TuningProblem
 from tunewright.engine.run_handle import RunHandle
@@ -139,7 +139,7 @@ def _header(accepted: Accepted, *, simulated: bool) -> Header:
         device=accepted.device,
         simulated=simulated,
         operator_version=tunewright.__version__,
-        catalog_version=shipped_catalog().version,
+        catalog_version=catalog_of(os.environ).version,
         spec_digest=accepted.document.spec.digest(),
         at=SystemClock().now(),
     )

@@ -80,6 +80,8 @@ def _known(found: Explanation) -> str:
 
 def _attempt(found: Explanation, ended: Ended) -> str:
     outcome = f"failed, {ended.failure}: {ended.message}" if ended.failure else f"{found.kind}d"
+    if ended.stopped_early:
+        outcome += f", stopped early after {ended.stopped_early} steps"
     answered = f", answered by {ended.recorded_from} of the repeated ledger" if ended.recorded_from else ""
     place = f" on {ended.node}" if ended.node else ""
     label = ", simulated" if ended.simulated and ended.node != "simulated" else ""

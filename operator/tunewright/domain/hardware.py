@@ -1,8 +1,13 @@
 """Accelerators, networks and the cluster they form. Numbers live in the catalog, each with its source."""
 
+from typing import Annotated, Literal
+
 from pydantic import Field
 
+from tunewright.domain.training_config import Precision
 from tunewright.domain.value import Value
+
+Vendor = Literal["amd", "nvidia", "cpu"]
 
 
 class Calibration(Value):
@@ -32,11 +37,13 @@ class Accelerator(Value):
     """One device. Peaks are dense; memory is what torch reports as total capacity."""
 
     name: str
-    vendor: str = Field(description="`amd`, `nvidia` or `cpu`.")
+    vendor: Vendor = Field(description="`amd`, `nvidia` or `cpu`.")
     architecture: str = Field("", description="gfx950, sm_90, ...: what a trial checks; empty: not checked.")
     pci_device_ids: tuple[str, ...] = Field((), description="Values of the node label amd.com/gpu.device-id.")
     compute_units: int = Field(ge=1)
-    peak_flops_per_second: dict[str, float] = Field(description="By precision: bf16, fp8, mxfp8, fp32.")
+    peak_flops_per_second: dict[Precision, Annotated[float, Field(gt=0)]] = Field(
+        min_length=1, description="By precision: bf16, fp8, mxfp8, fp32."
+    )
     matmul_efficiency: float = Field(gt=0, le=1, description="Best measured large matmul over the bf16 peak.")
     hbm_capacity_bytes: int = Field(ge=1, description="Usable bytes.")
     hbm_bytes_per_second: float = Field(gt=0)

@@ -49,10 +49,13 @@ class Value(BaseModel):
         return hashlib.sha256(canonical_json(self.to_json()).encode()).hexdigest()
 
     @classmethod
-    def parse(cls, document: object, field: str = "") -> Self:
-        """Validate `document`; raise `InvalidInput` naming every wrong field under `field`."""
+    def parse(cls, document: object, field: str = "", *, leave_out_unknown: bool = False) -> Self:
+        """Validate `document`; raise `InvalidInput` naming every wrong field under `field`.
+
+        Unknown fields are wrong, unless they are to be left out.
+        """
         try:
-            return cls.model_validate(document)
+            return cls.model_validate(document, extra="ignore" if leave_out_unknown else None)
         except ValidationError as error:
             raise InvalidInput(problems_of(error, field)) from None
 
