@@ -10,8 +10,10 @@ import yaml
 
 from tests.support.kube_documents import A_RUN, a_request, pod_options
 from tunewright.adapters.kube.events import transition_event
+from tunewright.adapters.kube.labels import COMPONENT
 from tunewright.adapters.kube.manifests import REQUEST_VARIABLE, ledger_shard, result_config_map, trial_job
 from tunewright.adapters.kube.multi_node import nodes_service
+from tunewright.adapters.kube.prewarm import prewarm_job
 from tunewright.adapters.kube.spec.trial import PodSpec, TrialSpec
 from tunewright.trial_protocol.codec import decode_request
 
@@ -50,6 +52,7 @@ MANIFESTS = {
     ),
     "measure-job-on-nodes": trial_job(A_RUN, ON_NODES, pod_options(pod=QUEUED)),
     "nodes-service": nodes_service(A_RUN),
+    "prewarm-job": prewarm_job(A_RUN, "gpu-1", pod_options(CUSTOM_TRIAL, CUSTOM_POD)),
     "ledger-shard": ledger_shard(A_RUN, 3, '{"type":"header"}\n'),
     "result": result_config_map(A_RUN, {"result.json": "{}\n"}),
     "kept-result": result_config_map(A_RUN, {"result.json": "{}\n"}, keep=True),
@@ -84,6 +87,6 @@ def _request_variable(job: dict[str, Any]) -> dict[str, Any]:
 def _without_request(document: dict[str, Any]) -> dict[str, Any]:
     """The request has a golden test of its own; here it would drown the rest."""
     copied: dict[str, Any] = json.loads(json.dumps(document))
-    if copied["kind"] == "Job":
+    if copied["kind"] == "Job" and copied["metadata"]["labels"][COMPONENT] == "trial":
         _request_variable(copied)["value"] = "(request)"
     return copied

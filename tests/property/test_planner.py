@@ -1,5 +1,8 @@
 """Whatever the world answers, a run ends, within its budget, and its ledger replays identically."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -7,6 +10,7 @@ from tests.support.builders import a_problem, an_llm, settings_of, small_space
 from tests.support.planning import Run, World, hidden_effect
 from tests.support.records import AT
 from tunewright.planner.decisions import AskAdvisor, StartTrial
+from tunewright.planner.evaluation import evaluate
 from tunewright.planner.records import Advice, AdviceUsage, ProposedConfig, Round, parse_record
 from tunewright.planner.replay import replay, replay_projections
 from tunewright.planner.settings import Budget, ExploreSettings, PlannerSettings, ValidationSettings
@@ -85,6 +89,23 @@ def test_every_run_ends_within_its_budget_and_replays(world: World) -> None:
     documents = [parse_record(record.to_json()) for record in run.records]
     assert replay(documents, small_space()) is None
     assert replay_projections(documents, small_space()) is None
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(worlds())
+def test_what_grew_with_a_run_is_what_is_found_anew(world: World) -> None:
+    run = Run.of(world, small_space())
+    while run.step():
+        grown = evaluate(world.problem, world.settings, run.space, run.state)
+        anew = evaluate(world.problem, world.settings, replace(run.space, memo={}), run.state)
+        assert grown == anew
+        assert grown.by_config == anew.by_config
+        assert grown.by_projection == anew.by_projection
+        assert grown.best_by_round == anew.best_by_round
+        assert grown.best_measured == anew.best_measured
+    assert run.state.gpu_seconds == pytest.approx(sum(trial.gpu_seconds for trial in run.state.trials.values()))
+    assert run.state.running == [trial for trial in run.state.trials.values() if trial.running]
+    assert run.state.failed == [trial for trial in run.state.trials.values() if trial.failure]
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,7 +11,7 @@ from tests.unit.trial.requests import MOE, make_request
 from tunewright.domain.value import Value
 from tunewright.errors import ProtocolError
 from tunewright.trial_protocol.codec import decode_report, decode_request, encode_report, encode_request
-from tunewright.trial_protocol.identity import TrialIdentity
+from tunewright.trial_protocol.identity import PROTOCOL_MINOR, PROTOCOL_VERSION, TrialIdentity
 from tunewright.trial_protocol.report import (
     MAX_REPORT_BYTES,
     CollectiveTiming,
@@ -58,6 +58,7 @@ MEASUREMENTS = values(
     first_loss=SECONDS,
     last_loss=SECONDS,
     losses=st.lists(SECONDS, max_size=8).map(tuple),
+    stopped_early=st.none() | st.integers(1, 64),
 )
 REPORTS = st.one_of(
     values(TrialReport, identity=st.just(PROFILE), profile=PROFILES, wall_seconds=SECONDS),
@@ -112,6 +113,7 @@ FULL_MEASUREMENT = encode_report(
             last_loss=1.0,
             losses=(1.0,),
             stage_peak_bytes=(1,),
+            stopped_early=1,
         ),
     )
 )
@@ -127,7 +129,7 @@ def numbers_of(document: Any, path: tuple[str | int, ...] = ()) -> list[tuple[st
         items = list(enumerate(document))
     else:
         is_number = isinstance(document, int | float) and not isinstance(document, bool)
-        return [path] if is_number and path != ("protocolVersion",) else []
+        return [path] if is_number and path not in (("protocolVersion",), ("protocolMinor",)) else []
     return [found for key, value in items for found in numbers_of(value, (*path, key))]
 
 
@@ -209,6 +211,40 @@ def test_an_unknown_field_is_refused(value: object, number: int) -> None:
     document = json.loads(EXAMPLE) | {f"extra{number}": value}
     with pytest.raises(ProtocolError, match=f"extra{number}"):
         decode_report(json.dumps(document), PROFILE)
+
+
+def by_a_newer_build(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of the next minor, with fields that this build does not know, at several depths."""
+    newer = json.loads(json.dumps(document)) | {"protocolMinor": PROTOCOL_MINOR + 1, "brandNew": 1}
+    for value in newer.values():
+        if isinstance(value, dict):
+            value["brandNew"] = {"of": "a newer build"}
+    return newer
+
+
+def test_what_a_newer_minor_added_is_left_out() -> None:
+    found = decode_report(json.dumps(by_a_newer_build(json.loads(EXAMPLE))), PROFILE)
+    assert found == decode_report(EXAMPLE, PROFILE).model_copy(update={"protocol_minor": PROTOCOL_MINOR + 1})
+    request = decode_request(json.dumps(by_a_newer_build(json.loads(encode_request(REQUEST)))))
+    assert request == REQUEST.model_copy(update={"protocol_minor": PROTOCOL_MINOR + 1})
+
+
+@pytest.mark.parametrize("minor", [0, PROTOCOL_MINOR, None, "9", 9.5, [9]])
+def test_an_unknown_field_of_a_build_that_is_not_newer_is_a_mistake(minor: object) -> None:
+    document = by_a_newer_build(json.loads(EXAMPLE)) | {"protocolMinor": minor}
+    with pytest.raises(ProtocolError, match="brandNew"):
+        decode_report(json.dumps(document), PROFILE)
+
+
+def test_a_newer_version_is_refused_whatever_its_minor() -> None:
+    document = by_a_newer_build(json.loads(EXAMPLE)) | {"protocolVersion": PROTOCOL_VERSION + 1}
+    with pytest.raises(ProtocolError, match="version 2"):
+        decode_report(json.dumps(document), PROFILE)
+
+
+def test_a_report_from_before_minors_is_read() -> None:
+    document = {key: value for key, value in json.loads(EXAMPLE).items() if key != "protocolMinor"}
+    assert decode_report(json.dumps(document), PROFILE).profile is not None
 
 
 def fields_of(document: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
+from tunewright.trial_protocol.early_stop import is_losing
 from tunewright.trial_protocol.report import Measured
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.diagnostics import of_this_rank
@@ -37,10 +38,7 @@ def measure(request: TrialRequest, place: Place, device: torch.device) -> Measur
         memory = PeakMemory(device)
         progress.enter("preparation")
         training = Training.prepare(request, layout, place.rank, device)
-        steps = []
-        for number in range(request.warmup_steps + request.steps):
-            progress.enter(f"step {number}")
-            steps.append(_step(training, number, place))
+        steps = _steps(training, progress, place)
         timed = steps[request.warmup_steps :]
         _tell(place.rank, statistics.median(step.own_seconds for step in timed), memory.bytes)
         peaks = _stage_peaks(layout, place.rank, memory.bytes, device)
@@ -56,7 +54,25 @@ def measure(request: TrialRequest, place: Place, device: torch.device) -> Measur
         last_loss=steps[-1].loss,
         losses=tuple(float(f"{step.loss:.7g}") for step in steps[:64]),
         stage_peak_bytes=tuple(peaks[:64]),
+        stopped_early=len(timed) if len(timed) < request.steps else None,
     )
+
+
+def _steps(training: Training, progress: Progress, place: Place) -> list[Step]:
+    """Train until all steps are done, or until they clearly lose against what was measured before.
+
+    All ranks stop at the same step: they judge the slowest rank's times, which a collective has made the same on each.
+    """
+    request = training.request
+    steps: list[Step] = []
+    for number in range(request.warmup_steps + request.steps):
+        timed = [step.slowest_seconds for step in steps[request.warmup_steps :]]
+        if is_losing(timed, request.cutoff_step_seconds):
+            _say(f"rank {place.rank} stops after {len(timed)} of {request.steps} timed steps: they clearly lose")
+            break
+        progress.enter(f"step {number}")
+        steps.append(_step(training, number, place))
+    return steps
 
 
 def _stage_peaks(layout: Layout, rank: int, own_peak: int, device: torch.device) -> list[int]:

@@ -7,7 +7,7 @@ import json
 
 from tunewright.domain.value import canonical_json
 from tunewright.errors import InvalidInput, ProtocolError
-from tunewright.trial_protocol.identity import PROTOCOL_VERSION, TrialIdentity, config_digest
+from tunewright.trial_protocol.identity import PROTOCOL_MINOR, PROTOCOL_VERSION, TrialIdentity, config_digest
 from tunewright.trial_protocol.report import MAX_REPORT_BYTES, TrialReport
 from tunewright.trial_protocol.request import TrialRequest
 
@@ -25,7 +25,7 @@ def decode_request(text: str) -> TrialRequest:
     """Read a request; raise `ProtocolError` saying what is wrong with it, `ForeignConfig` for a wrong digest."""
     document = _document(text, "request")
     try:
-        request = TrialRequest.parse(document, "request")
+        request = TrialRequest.parse(document, "request", leave_out_unknown=_is_newer(document))
     except InvalidInput as error:
         raise ProtocolError(f"the request is not valid: {error}") from None
     expected = config_digest(request.config)
@@ -49,7 +49,7 @@ def decode_report(text: str, expected: TrialIdentity) -> TrialReport:
         raise ProtocolError(f"the report has {len(text.encode())} bytes, the limit is {MAX_REPORT_BYTES}")
     document = _document(text, "report")
     try:
-        report = TrialReport.parse(document, "report")
+        report = TrialReport.parse(document, "report", leave_out_unknown=_is_newer(document))
     except InvalidInput as error:
         raise ProtocolError(f"the report is not valid: {error}") from None
     if report.identity != expected:
@@ -68,6 +68,12 @@ def _document(text: str, what: str) -> dict[str, object]:
     if version != PROTOCOL_VERSION:
         raise ProtocolError(f"the {what} has protocol version {version!r}, this build knows {PROTOCOL_VERSION}")
     return document
+
+
+def _is_newer(document: dict[str, object]) -> bool:
+    """Tell whether a newer minor wrote it: only then is a field that nobody here knows no mistake."""
+    minor = document.get("protocolMinor")
+    return isinstance(minor, int) and minor > PROTOCOL_MINOR
 
 
 def _refuse_constant(name: str) -> object:

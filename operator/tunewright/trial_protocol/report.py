@@ -5,7 +5,13 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from tunewright.domain.value import Value
-from tunewright.trial_protocol.identity import PROTOCOL_VERSION, ProtocolVersion, TrialIdentity
+from tunewright.trial_protocol.identity import (
+    PROTOCOL_MINOR,
+    PROTOCOL_VERSION,
+    ProtocolMinor,
+    ProtocolVersion,
+    TrialIdentity,
+)
 
 MAX_REPORT_BYTES = 3000
 MOST_COLLECTIVES = 10
@@ -132,6 +138,12 @@ class Measured(Value):
     stage_peak_bytes: tuple[ByteCount, ...] = Field(
         (), max_length=64, description="Highest rank of each pipeline stage."
     )
+    stopped_early: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Timed steps until it was clearly beyond the request's cutoff; absent: all that were asked for.",
+    )
 
     @property
     def tokens_per_second_per_gpu(self) -> float:
@@ -163,6 +175,7 @@ class TrialReport(Value):
     """The only thing about a trial that is trusted. Exactly one of profile, measured and failure is set."""
 
     protocol_version: ProtocolVersion = PROTOCOL_VERSION
+    protocol_minor: ProtocolMinor = PROTOCOL_MINOR
     identity: TrialIdentity
     profile: Profile | None = None
     measured: Measured | None = None

@@ -6,7 +6,7 @@ from tunewright.domain.hardware import Accelerator, Cluster, Network
 from tunewright.domain.model_architecture import MixtureOfExperts, ModelArchitecture, MultiLatentAttention
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
-from tunewright.trial_protocol.identity import TrialIdentity, TrialKind, config_digest
+from tunewright.trial_protocol.identity import TrialIdentity, TrialKind
 from tunewright.trial_protocol.request import ExpectedDevice, TrialRequest
 
 CPU = Accelerator(
@@ -89,9 +89,7 @@ def make_request(
         cluster=Cluster(nodes=1, gpus_per_node=world, accelerator=CPU, network=network),
     )
     requested = (request or {}).get("config", candidate)
-    identity = TrialIdentity(
-        run_uid="run-1", trial="t0001", attempt=1, kind=kind, config_digest=config_digest(requested)
-    )
+    identity = TrialIdentity.of("run-1", "t0001", 1, kind, requested)
     fields: dict[str, Any] = {
         "identity": identity,
         "problem": problem,

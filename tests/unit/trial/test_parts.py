@@ -14,6 +14,7 @@ import torch
 from tests.unit.trial.requests import make_request
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.trial_protocol.codec import decode_report
+from tunewright.trial_protocol.early_stop import is_losing
 from tunewright.trial_protocol.report import (
     CollectiveTiming,
     DeviceFacts,
@@ -139,6 +140,23 @@ def test_times_have_as_many_digits_as_they_deserve() -> None:
 )
 def test_samples_suffice_when_the_median_is_known_within_a_percent(samples: list[float], stable: bool) -> None:
     assert is_stable(samples) is stable
+
+
+@pytest.mark.parametrize(
+    ("steps", "loses"),
+    [
+        ([1.2] * 3, False),
+        ([1.2] * 4, True),
+        ([1.1] * 4, False),
+        ([1.0, 1.0, 1.4, 1.4], False),
+        ([1.2, 1.2, 1.2, 9.0], True),
+        ([1.2, 0.1, 1.2, 1.2, 1.2, 1.2], True),
+    ],
+    ids=["too-few", "clear", "at-the-cutoff", "spread-reaches-it", "one-slow-step", "one-fast-step"],
+)
+def test_steps_lose_when_their_median_and_its_spread_are_beyond_the_cutoff(steps: list[float], loses: bool) -> None:
+    assert is_losing(steps, 1.1) is loses
+    assert not is_losing(steps, None)
 
 
 def test_the_peak_of_memory_counts_from_its_restart() -> None:

@@ -137,15 +137,16 @@ def test_groups_beyond_the_node_are_flagged(tmp_path: Path) -> None:
 
 
 def test_a_measurement_counts_steps_after_the_warm_up(tmp_path: Path) -> None:
-    request = make_request("measure", world=2, request={"warmup_steps": 1, "steps": 3})
+    steps = {"warmup_steps": 1, "steps": 5, "cutoff_step_seconds": 1e6}
+    request = make_request("measure", world=2, request=steps)
     code, report = run_program(request, tmp_path)
     assert code == 0
     measured = report.measured
     assert measured is not None
-    assert len(measured.step_seconds) == 3
+    assert (len(measured.step_seconds), measured.stopped_early) == (5, None)
     assert (measured.world_size, measured.nodes, measured.tokens_per_step) == (2, 1, 8 * 32)
     assert measured.tokens_per_second_per_gpu > 0
-    assert len(measured.losses) == 4
+    assert len(measured.losses) == 6
     assert (measured.losses[0], measured.losses[-1]) == pytest.approx((measured.first_loss, measured.last_loss))
     assert measured.stage_peak_bytes == (measured.peak_memory_bytes,)
     assert report.runner == "builtin"

@@ -14,6 +14,7 @@ import pytest
 from tests.support.cluster.ports import free_ports
 from tests.unit.trial.requests import make_request
 from tunewright.trial_protocol.codec import decode_report, encode_request
+from tunewright.trial_protocol.early_stop import LEAST_STEPS
 from tunewright.trial_protocol.report import TrialReport
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.failures import TrialFailure
@@ -67,6 +68,18 @@ def test_two_nodes_train_together_and_the_first_tells(tmp_path: Path) -> None:
     assert (code, report.measured.nodes, report.measured.world_size) == (0, 2, 2)
     assert second.finish()[:2] == (0, None)
     assert first.met_file.exists() and second.met_file.exists()
+
+
+def test_two_nodes_stop_at_the_same_step_where_they_clearly_lose(tmp_path: Path) -> None:
+    request, (port,) = two_nodes(cutoff_step_seconds=1e-9, warmup_steps=1, steps=40), free_ports(1)
+    nodes = [NodeProcess(tmp_path, request, rank, port) for rank in (0, 1)]
+    (code, report, said), (other_code, nothing, other_said) = (node.finish() for node in nodes)
+    assert report is not None and report.measured is not None, said
+    assert (code, other_code, nothing) == (0, 0, None)
+    assert (report.measured.stopped_early, len(report.measured.step_seconds)) == (LEAST_STEPS, LEAST_STEPS)
+    assert len(report.measured.losses) == 1 + LEAST_STEPS
+    assert "rank 0 stops after 4 of 40 timed steps" in said
+    assert "rank 1 stops after 4 of 40 timed steps" in other_said
 
 
 def test_a_rank_that_fails_is_named_with_its_rank_in_the_whole_job(tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""The trial image is pulled on every node before the first trial, where a run asks for that; nothing rests on it."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.cluster.cluster import Cluster
+from tests.support.kube_cluster import install_crd
+from tests.support.operator_process import OperatorProcess
+from tests.support.operator_runs import condition, gpu_node, is_finished
+from tests.support.operator_scene import Gate, Scene, is_so
+from tunewright.adapters.kube.client import EVENTS, JOBS, PODS
+from tunewright.adapters.kube.labels import COMPONENT
+
+Document = dict[str, Any]
+PREWARM = {"trial": {"prewarm": True}, "budget": {"maxTrials": 2}, "validation": {"topK": 0, "includeBaseline": False}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def crd(control_plane: Cluster) -> None:
+    install_crd(control_plane)
+
+
+def is_pulling(status: Document) -> bool:
+    capacity = condition(status, "CapacityAvailable")
+    return capacity.get("reason") == "Prewarming" and "ImagePullBackOff" in capacity["message"]
+
+
+async def of_the_prewarm(here: Scene) -> list[Document]:
+    selector = f"{COMPONENT}=prewarm"
+    return [one for kind in (JOBS, PODS) for one in await here.client.list(kind, here.namespace, labels=selector)]
+
+
+async def said(here: Scene) -> dict[str, str]:
+    events = await here.client.list(EVENTS, here.namespace)
+    return {one["reason"]: one["message"] for one in events if one["reason"].startswith("Prewarm")}
+
+
+async def test_the_first_trial_waits_for_the_image_on_every_node_and_nothing_is_left(
+    control_plane: Cluster, namespace: str, operator: OperatorProcess
+) -> None:
+    restricted = "pod-security.kubernetes.io/enforce=restricted"
+    control_plane.kubectl("label", "namespace", namespace, restricted)
+    gate = Gate()
+    gate.is_open = True
+    async with (
+        Scene(control_plane, namespace, operator, gate) as here,
+        gpu_node(here.client, f"2-{namespace}") as other,
+    ):
+        here.kubelet.kept.add(other)
+        here.kubelet.pulls = False
+        here.apply(**PREWARM)
+        status = await here.until(is_pulling)
+        assert status["answer"].startswith("pulling the image: the trial image is on 0 of 2 node(s), not on gpu-")
+        assert (status["state"], status["trials"]["summary"], here.kubelet.seen) == ("Pending", "0/2", {})
+        await here.change({"suspend": True})
+
+        async def nothing_is_left() -> bool:
+            return not await of_the_prewarm(here)
+
+        await is_so(nothing_is_left)
+        await here.change({"suspend": False})
+        await here.until(is_pulling)
+        here.kubelet.pulls = True
+        status = await here.until(is_finished)
+        assert sorted(here.kubelet.pulled) == sorted([here.kubelet.node, other])
+        assert (status["state"], status["trials"]["summary"], len(here.kubelet.seen)) == ("Succeeded", "2/2", 2)
+        assert condition(status, "CapacityAvailable")["reason"] == "NodesFound"
+        assert await said(here) == {"Prewarmed": "the trial image is on 2 of 2 node(s)"}
+        await is_so(nothing_is_left)
+
+
+async def test_an_image_that_does_not_come_in_time_holds_no_run(
+    control_plane: Cluster, namespace: str, operator: OperatorProcess
+) -> None:
+    gate = Gate()
+    gate.is_open = True
+    async with Scene(control_plane, namespace, operator, gate) as here:
+        here.kubelet.pulls = False
+        here.apply(**PREWARM, pod={"startDeadlineSeconds": 20})
+        status = await here.until(is_finished)
+        told = await said(here)
+
+        async def nothing_is_left() -> bool:
+            return not await of_the_prewarm(here)
+
+        await is_so(nothing_is_left)
+    assert (status["state"], status["trials"]["failed"]) == ("Succeeded", 0)
+    assert told["PrewarmIncomplete"].startswith("the trial image is on 0 of 1 node(s), not on gpu-")
+    assert told["PrewarmIncomplete"].endswith(": trials pull it themselves")
