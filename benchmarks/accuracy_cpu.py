@@ -28,7 +28,7 @@ from tunewright.domain.model_architecture import MixtureOfExperts, ModelArchitec
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.performance.projection import project
-from tunewright.trial_protocol.identity import TrialIdentity, TrialKind, config_digest
+from tunewright.trial_protocol.identity import TrialIdentity, TrialKind
 from tunewright.trial_protocol.report import TrialReport
 from tunewright.trial_protocol.request import ExpectedDevice, TrialRequest
 
@@ -135,15 +135,8 @@ def rows(accelerator: Accelerator, only: str) -> list[Row]:
 
 
 def request(row: Row, kind: TrialKind, number: int) -> TrialRequest:
-    identity = TrialIdentity(
-        run_uid=f"accuracy-{os.getpid()}",
-        trial=f"t{number:04d}",
-        attempt=1,
-        kind=kind,
-        config_digest=config_digest(row.config),
-    )
     return TrialRequest(
-        identity=identity,
+        identity=TrialIdentity.of(f"accuracy-{os.getpid()}", f"t{number:04d}", 1, kind, row.config),
         problem=row.problem,
         config=row.config,
         device=ExpectedDevice(preset="cpu", vendor="cpu", count=row.world),

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.operator.figures import Buckets, Figure, bucket_quantile
+from benchmarks.operator.figures import Figure, bucket_quantile
 from benchmarks.operator.rig import NAMESPACE, Rig, rig
 from benchmarks.operator.runs import PROPOSALS_PER_ROUND, large_run, ledger_of, recorded_ends
+from benchmarks.operator.scrape import Scrape
 from tests.support.stand_in_kubelet import fixed_report
 from tunewright.adapters.kube.acceptance import Accepted, accept
 from tunewright.adapters.kube.client import TUNING_RUNS, Document
@@ -59,7 +60,7 @@ async def long_run(scale: float) -> list[Figure]:
             touching.cancel()
             done = here.scrape().since(before)
             records = await ledger_of(here.client, run)
-    return _figures(finished, records, done.buckets("tunewright_reconcile_seconds"), opening, written, here.peak_bytes)
+    return _figures(finished, records, done, opening, written, here.peak_bytes)
 
 
 async def _opened(here: Rig) -> None:
@@ -140,8 +141,9 @@ def _trial(header: Header, number: int, config: TrainingConfig) -> Iterator[Reco
 
 
 def _figures(
-    finished: Document, records: list[Record], buckets: Buckets, opening: float, written: int, peak: float
+    finished: Document, records: list[Record], done: Scrape, opening: float, written: int, peak: float
 ) -> list[Figure]:
+    buckets, decisions = (done.buckets(f"tunewright_{name}_seconds") for name in ("reconcile", "decision"))
     status = len(json.dumps(finished["status"]).encode()) / KIBIBYTE
     ends, passes = len(recorded_ends(records)), int(buckets[-1][1]) if buckets else 0
     said = f"{ends} trials in the ledger, {written} of them written beforehand"
@@ -151,6 +153,7 @@ def _figures(
         Figure(
             NAME, "reconcile, p99", 1000 * bucket_quantile(buckets, 0.99), "ms", 100, f"{passes} passes after the first"
         ),
+        Figure(NAME, "decision, p99", 1000 * bucket_quantile(decisions, 0.99), "ms", None, "no pass waits for one"),
         Figure(NAME, "start to first status", opening, "s", None, "the whole ledger is read and folded"),
         Figure(NAME, "operator RSS, largest seen", peak / 2**20, "MiB"),
     ]

@@ -76,20 +76,12 @@ def jobs_of(records: list[Record], run: RunReference) -> dict[tuple[str, int], s
     """Return the Job of each attempt, in the order in which they were decided."""
     starts = [item for record in records if isinstance(record, Round) for item in record.decisions]
     return {
-        (start.trial, start.attempt): trial_job_name(run, _identity(start, run))
+        (start.trial, start.attempt): trial_job_name(
+            run, TrialIdentity.of(run.uid, start.trial, start.attempt, start.kind, start.config)
+        )
         for start in starts
         if isinstance(start, StartTrial)
     }
-
-
-def _identity(start: StartTrial, run: RunReference) -> TrialIdentity:
-    return TrialIdentity(
-        run_uid=run.uid,
-        trial=start.trial,
-        attempt=start.attempt,
-        kind=start.kind,
-        config_digest=start.config.digest()[:16],
-    )
 
 
 def recorded_ends(records: list[Record]) -> list[TrialFinished]:

@@ -11,31 +11,28 @@ import importlib.util
 import json
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from benchmarks.search.methods import METHODS, OPTUNA, Method, Start, axis_sweep, surrogate
-from benchmarks.search.problems import CASES, settings_of, space_of
-from benchmarks.search.profile_protocol import MEASUREMENTS, Found, method_finds, planner_finds, profile_truth_of
+from benchmarks.search.methods import METHODS, OPTUNA
+from benchmarks.search.problems import CASES
+from benchmarks.search.profile_protocol import MEASUREMENTS
+from benchmarks.search.runs import COUNTS, PROFILE_COUNTS, ByMethod, observed, profiled, synergy_found
 from benchmarks.search.speed import decision_times
-from benchmarks.search.synergy import PROFILES, finds, method_finds_it, planner_finds_it, profile_synergy_of, synergy_of
+from benchmarks.search.synergy import PROFILES
 from benchmarks.search.tables import Result, print_table
-from benchmarks.search.trials import Trials, run
-from benchmarks.search.truth import truth_of
+from benchmarks.search.workers import workers
 
 ERRORS = (0.0, 0.04, 0.10, 0.20)
 PROFILE_ERRORS = (0.04, 0.20)
-COUNTS = (10, 15, 20, 30)
-PROFILE_COUNTS = (10, 20, 30)
 SEEDS, FULL_SEEDS = 5, 20
 SYNERGY_SEEDS = 40
 SLOW, SLOW_SEEDS = "Optuna GP", 2
 """It takes some ten seconds a run: without `--full` it has two seeds."""
-OURS = "ours"
+
+OnTruth = Callable[[int, int, float, tuple[str, ...]], ByMethod]
 
 
 def main() -> None:
@@ -45,100 +42,84 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/bench-search.json"), help="where the JSON goes")
     parser.add_argument("--only", choices=("observation", "profile", "synergy", "speed"), help="one part alone")
     asked = parser.parse_args()
-    warnings.simplefilter("ignore")  # Optuna's samplers are marked experimental
     seeds = FULL_SEEDS if asked.full else SEEDS
-    parts: dict[str, Callable[[], object]] = {
-        "observation": partial(observation, seeds),
-        "profile": partial(profile, seeds),
-        "synergy": synergy,
-        "speed": decision_times,
-    }
     found: dict[str, object] = {}
-    for name, part in parts.items():
-        if asked.only in (None, name):
-            started = time.perf_counter()
-            found[name] = part()
-            print(f"{name}: {time.perf_counter() - started:.0f} s\n", flush=True)
+    with workers() as pool:
+        parts: dict[str, Callable[[], object]] = {
+            "observation": partial(observation, pool, seeds),
+            "profile": partial(profile, pool, seeds),
+            "synergy": partial(synergy, pool),
+            "speed": lambda: pool.submit(decision_times).result(),
+        }
+        for name, part in parts.items():
+            if asked.only in (None, name):
+                started = time.perf_counter()
+                found[name] = part()
+                print(f"{name}: {time.perf_counter() - started:.0f} s\n", flush=True)
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     asked.out.write_text(json.dumps({"seeds": seeds, **found}, indent=2) + "\n")
     print(f"written: {asked.out}")
 
 
-def methods() -> dict[str, Method]:
-    """Return the others, without those whose package is missing."""
-    if importlib.util.find_spec("optuna") is not None:
-        return METHODS
-    print("Optuna is NOT installed: its rows are missing (pip install '.[bench]')", file=sys.stderr)
-    return {name: method for name, method in METHODS.items() if name not in OPTUNA}
+def observation(pool: Executor, seeds: int) -> list[dict[str, object]]:
+    """Compare all in the observation protocol."""
+    return _compared(pool, observed, seeds, "observation", ERRORS, COUNTS, "observation protocol")
 
 
-def observation(seeds: int) -> list[dict[str, object]]:
-    """Compare all in the observation protocol: a trial returns the row's own noisy speed."""
+def profile(pool: Executor, seeds: int) -> list[dict[str, object]]:
+    """Compare all in the profile protocol; ours is the planner."""
+    title = f"profile protocol, {MEASUREMENTS} of the trials are measurements"
+    return _compared(pool, profiled, seeds, "profile", PROFILE_ERRORS, PROFILE_COUNTS, title)
+
+
+def synergy(pool: Executor) -> dict[str, object]:
+    """Count the synergies that are found within 30 trials, in both protocols."""
+    found = list(pool.map(synergy_found, range(SYNERGY_SEEDS)))
+    counts = {
+        protocol: {name: sum(item[protocol][name] for item in found) for name in methods}
+        for protocol, methods in found[0].items()
+    }
+    for protocol, told in (("found", "observation"), ("found from profiles", f"{PROFILES} profiles + {MEASUREMENTS}")):
+        for name, count in counts[protocol].items():
+            print(f"three-way synergy, 30 trials, {told}: {name} finds {count} of {SYNERGY_SEEDS}", flush=True)
+    return {"seeds": SYNERGY_SEEDS, **counts}
+
+
+def _compared(
+    pool: Executor,
+    run: OnTruth,
+    seeds: int,
+    protocol: str,
+    errors: Sequence[float],
+    counts: Sequence[int],
+    title: str,
+) -> list[dict[str, object]]:
+    """Run all methods on all truths, and print a table for each error as soon as it is complete."""
+    names = _others()
+    truths = [(case, seed, error) for error in errors for seed in range(seeds) for case in range(len(CASES))]
+    asked = [(*truth, tuple(name for name in names if truth[1] < _seeds(name, seeds))) for truth in truths]
+    answers = pool.map(run, *zip(*asked, strict=True))
     results = []
-    for error in ERRORS:
+    for error in errors:
+        found = [next(answers) for _ in range(seeds * len(CASES))]
         of_error = [
-            Result("observation", error, name, COUNTS, list(_observed(method, error, _seeds(name, seeds))))
-            for name, method in (methods() | {OURS: surrogate}).items()
+            Result(protocol, error, name, counts, [one[name] for one in found if name in one]) for name in found[0]
         ]
-        print_table(f"observation protocol, model error {error:.0%}", of_error)
+        print_table(f"{title}, model error {error:.0%}", of_error)
         results += of_error
     return [item.to_json() for item in results]
+
+
+def _others() -> tuple[str, ...]:
+    """Return the names of the others, without those whose package is missing."""
+    if importlib.util.find_spec("optuna") is not None:
+        return tuple(METHODS)
+    print("Optuna is NOT installed: its rows are missing (pip install '.[bench]')", file=sys.stderr)
+    return tuple(name for name in METHODS if name not in OPTUNA)
 
 
 def _seeds(name: str, seeds: int) -> int:
     return min(seeds, SLOW_SEEDS) if name == SLOW and seeds == SEEDS else seeds
-
-
-def _observed(method: Method, error: float, seeds: int) -> Iterator[list[Found]]:
-    for case in CASES:
-        space = space_of(case)
-        for seed in range(seeds):
-            truth = truth_of(space, seed, error)
-            given = Trials(truth.speeds, np.arange(len(space)), truth.noise, max(COUNTS))
-            run(partial(method, Start(space, settings_of(case), seed)), given)
-            yield [Found(truth.share(given.after(count)[0]), given.reused) for count in COUNTS]
-
-
-def profile(seeds: int) -> list[dict[str, object]]:
-    """Compare all in the profile protocol; ours is the planner."""
-    profiles = tuple(count - MEASUREMENTS for count in PROFILE_COUNTS)
-    results = []
-    for error in PROFILE_ERRORS:
-        truths = [(case, profile_truth_of(case, seed, error)) for case in CASES for seed in range(seeds)]
-        found = {
-            name: [
-                method_finds(method, case, hidden, profiles)
-                for case, hidden in truths
-                if hidden.truth.seed < _seeds(name, seeds)
-            ]
-            for name, method in methods().items()
-        }
-        found[OURS] = [[planner_finds(case, hidden, count) for count in profiles] for case, hidden in truths]
-        of_error = [Result("profile", error, name, PROFILE_COUNTS, runs) for name, runs in found.items()]
-        print_table(
-            f"profile protocol, {MEASUREMENTS} of the trials are measurements, model error {error:.0%}", of_error
-        )
-        results += of_error
-    return [item.to_json() for item in results]
-
-
-def synergy() -> dict[str, object]:
-    """Count the synergies that are found within 30 trials, in both protocols."""
-    truths = [synergy_of(seed) for seed in range(SYNERGY_SEEDS)]
-    sweep = "axis sweep, greedy"
-    observed = {
-        name: sum(finds(method, item) for item in truths)
-        for name, method in {sweep: axis_sweep, OURS: surrogate}.items()
-    }
-    hidden = [profile_synergy_of(seed) for seed in range(SYNERGY_SEEDS)]
-    profiled = {
-        sweep: sum(method_finds_it(axis_sweep, *item) for item in hidden),
-        OURS: sum(planner_finds_it(*item) for item in hidden),
-    }
-    for protocol, found in {"observation": observed, f"{PROFILES} profiles + {MEASUREMENTS}": profiled}.items():
-        for name, count in found.items():
-            print(f"three-way synergy, 30 trials, {protocol}: {name} finds {count} of {SYNERGY_SEEDS}", flush=True)
-    return {"seeds": SYNERGY_SEEDS, "found": observed, "found from profiles": profiled}
 
 
 if __name__ == "__main__":

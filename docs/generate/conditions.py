@@ -43,6 +43,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
     },
     "CapacityAvailable": {
         "NodesFound": "Enough nodes with enough free accelerators.",
+        "Prewarming": "They are there, and pull the trial image before the first trial (`trial.prewarm`).",
         "NotEnoughNodes": "The message says what is missing: labels, devices, or nodes that others use.",
         "QuotaExceeded": "A ResourceQuota of the namespace is full. Raise it or wait.",
         "AdmissionDenied": "An admission rule refuses the Pods. The message names it.",
@@ -101,6 +102,8 @@ EVENTS: Mapping[str, str] = {
     "NoCapacity": "Warning: `CapacityAvailable` became False",
     "AdvisorUnavailable": "Warning: `AdvisorAvailable` became False, unless no LLM is configured",
     "TrialFailed": "Warning: one for each failed trial, with class and message",
+    "Prewarmed": "the trial image is on every node (`trial.prewarm`)",
+    "PrewarmIncomplete": "Warning: it is not, and `pod.startDeadlineSeconds` are over; the run goes on",
 }
 _STATE_EVENTS = "Every other event has the name of the state that was reached; `Failed` is a warning."
 

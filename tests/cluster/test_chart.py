@@ -12,11 +12,13 @@ import pytest
 import yaml
 
 from tests.cluster.test_operator_rights import RULES
+from tests.docs.blocks import ROOT, blocks
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.errors import KubectlFailed
 from tests.support.cluster.waiting import wait_until
 from tests.support.helm import CHART, PREVIOUS_CHART, WITHOUT_CLUSTER, helm, is_test_hook, refused, rendered
 from tests.support.kube_cluster import install_crd
+from tunewright.adapters.catalog import catalog_of
 from tunewright.adapters.kube.crd import CRD_FILE
 from tunewright.adapters.kube.spec.search import LLMSpec
 from tunewright.adapters.kube.spec.trial import PodSpec
@@ -90,6 +92,45 @@ def test_the_api_server_takes_every_rendering(control_plane: Cluster, namespace:
     text = yaml.safe_dump_all(one for one in objects if one["kind"] != "Pod")  # its account would have to be there
     control_plane.kubectl("apply", "--server-side", "--dry-run=server", "--force-conflicts", "-f", "-", stdin=text)
     assert of_kind(objects, "Deployment")
+
+
+def test_the_operator_finds_presets_of_ones_own_where_the_chart_mounts_them(tmp_path: Path) -> None:
+    objects = rendered("any", *values("customised"))
+    pod = operator_pod(objects)
+    (volume,) = [one["configMap"] for one in pod["volumes"] if one["name"] == "catalog"]
+    (texts,) = [one["data"] for one in of_kind(objects, "ConfigMap") if one["metadata"]["name"] == volume["name"]]
+    (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "catalog"]
+    assert mount["readOnly"]
+    assert environment_of(objects)["TUNEWRIGHT_CATALOG"] == {"value": mount["mountPath"]}
+    for item in volume["items"]:  # as a kubelet lays them out
+        (tmp_path / item["path"]).parent.mkdir(exist_ok=True)
+        (tmp_path / item["path"]).write_text(texts[item["key"]])
+    catalog = catalog_of({"TUNEWRIGHT_CATALOG": str(tmp_path)})
+    assert catalog.default_network_for("mi355x-1000w").name == "our-fabric-v1.2"
+
+
+def test_other_presets_are_another_pod() -> None:
+    def catalog_volume(device: str) -> str:
+        objects = rendered("any", "--set", f"catalog.accelerators.{device}=name: {device}")
+        return str([one for one in operator_pod(objects)["volumes"] if one["name"] == "catalog"])
+
+    assert catalog_volume("ours") == catalog_volume("ours") != catalog_volume("theirs")
+
+
+def test_the_command_of_the_guide_gives_the_chart_the_files(tmp_path: Path) -> None:
+    guide = [block for block in blocks() if block.page == ROOT / "docs/guides/own-accelerator.md"]
+    for block in guide:
+        if block.mark == "file":
+            (tmp_path / block.words).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / block.words).write_text(block.text)
+    (command,) = [words for block in guide for words in block.commands if words[0] == "helm"]
+    given = [word.replace("=catalog/", f"={tmp_path}/catalog/") for word in command if word.startswith("catalog.")]
+    objects = rendered("any", *(part for word in given for part in ("--set-file", word)))
+    (texts,) = [one["data"] for one in of_kind(objects, "ConfigMap") if "-catalog-" in one["metadata"]["name"]]
+    assert texts == {
+        "accelerators.mi355x-1000w.yaml": (tmp_path / "catalog/accelerators/mi355x-1000w.yaml").read_text(),
+        "networks.our-fabric.yaml": (tmp_path / "catalog/networks/our-fabric.yaml").read_text(),
+    }
 
 
 def test_the_crd_of_the_chart_is_the_committed_one_and_is_kept() -> None:

@@ -82,7 +82,7 @@ FAULTS: dict[str, Fault] = {
     "writes-conflict": Fault(is_write, 3, refusing(409, "Conflict")),
     "throttled": Fault(is_any, 2, refusing(429, "TooManyRequests", Retry_After="1")),
     "answers-of-writes-are-lost": Fault(is_write, 3, losing_the_answer()),
-    "reads-fail": Fault(is_read, 5, refusing(503, "ServiceUnavailable")),
+    "reads-fail": Fault(is_read, 3, refusing(503, "ServiceUnavailable")),
     "connections-break-before": Fault(is_any, 4, hanging_up(after=False)),
     "watches-expire": Fault(is_watch, 1, ending_the_watch_with(410, "Expired", 0.7)),
 }
@@ -91,7 +91,7 @@ MORE_FAULTS: dict[str, Fault] = {
     "connections-break-after": Fault(is_write, 3, hanging_up(after=True)),
     "slow": Fault(is_any, 1, slow(0.2), most=10_000),
     "watches-drop": Fault(is_watch, 1, dropping_the_watch(0.7)),
-    "watches-fail": Fault(is_watch, 3, ending_the_watch_with(500, "InternalError", 0.7)),
+    "watches-fail": Fault(is_watch, 2, ending_the_watch_with(500, "InternalError", 0.7)),
 }
 ROWS = [*FAULTS, *(pytest.param(name, marks=pytest.mark.long) for name in MORE_FAULTS)]
 

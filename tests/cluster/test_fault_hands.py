@@ -14,7 +14,7 @@ from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, TUNING_RUNS
 from tunewright.adapters.kube.names import ledger_shard_name, trial_job_name
 from tunewright.domain.training_config import TrainingConfig
-from tunewright.trial_protocol.identity import TrialIdentity, config_digest
+from tunewright.trial_protocol.identity import TrialIdentity
 
 Document = dict[str, Any]
 
@@ -120,10 +120,7 @@ def first_job_name(here: Scene, expected: list[object]) -> str:
     rounds = [record["decisions"] for record in expected if isinstance(record, dict) and record["type"] == "round"]
     first = next(decision for decisions in rounds for decision in decisions if decision.get("trial") == "t0001")
     config = TrainingConfig.model_validate(first["config"])
-    identity = TrialIdentity(
-        run_uid=here.run.uid, trial="t0001", attempt=1, kind="profile", config_digest=config_digest(config)
-    )
-    return trial_job_name(here.run, identity)
+    return trial_job_name(here.run, TrialIdentity.of(here.run.uid, "t0001", 1, "profile", config))
 
 
 def job_named(name: str) -> Document:

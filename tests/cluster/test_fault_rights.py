@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.cluster.test_operator_rights import RULES, grant
 from tests.support.cluster.control_plane import ControlPlane
+from tests.support.cluster.namespaces import namespace_on
 from tests.support.cluster.waiting import wait_until
-from tests.support.fault_runs import namespace_on
 from tests.support.forked_operator import ForkedOperator
 from tests.support.kube_cluster import install_crd, kube_client
 from tests.support.operator_scene import is_so

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.operator.scrape import Scrape
 from tests.support.cluster.control_plane import ControlPlane
-from tests.support.fault_proxy import FaultProxy, fault_proxy
-from tests.support.fault_runs import SMALL, assert_same_as, finished_ledger, namespace_on, scene
+from tests.support.cluster.namespaces import namespace_on
+from tests.support.cluster.ports import free_ports
+from tests.support.fault_runs import SMALL, assert_same_as, finished_ledger, scene
 from tests.support.kube_cluster import apply_run, install_crd
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import example, is_finished
@@ -32,43 +34,38 @@ async def test_a_clock_that_jumps_ends_no_trial_and_costs_no_time(
     expected = await finished_ledger(own_control_plane, tmp_path, **SMALL)
     faked, gate = tmp_path / "clock", Gate(passing=1)
     faked.write_text("+2h")
+    (port,) = free_ports(1)
     variables = {
+        "TUNEWRIGHT_METRICS_PORT": str(port),
         "LD_PRELOAD": str(FAKETIME),
         "FAKETIME_TIMESTAMP_FILE": str(faked),
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "TZ": "America/New_York",
     }
-    async with fault_proxy(own_control_plane, tmp_path) as (proxy, kubeconfig):
-        with namespace_on(own_control_plane) as namespace:
-            operator = OperatorProcess(own_control_plane, namespace, tmp_path / "log", kubeconfig, variables)
-            async with Scene(own_control_plane, namespace, operator, gate) as here:
-                here.apply(**SMALL)
-                await here.until_running(2)
-                for number, clock in enumerate(("+2h", "-1d", "@2026-11-01 01:59:59")):
-                    faked.write_text(clock)
-                    await looked_at_again(here, proxy, number)
-                gate.is_open = True
-                status = await here.until(is_finished)
-                await assert_same_as(here, expected)
+    with namespace_on(own_control_plane) as namespace:
+        operator = OperatorProcess(own_control_plane, namespace, tmp_path / "log", variables=variables)
+        async with Scene(own_control_plane, namespace, operator, gate) as here:
+            here.apply(**SMALL)
+            await here.until_running(2)
+            for number, clock in enumerate(("+2h", "-1d", "@2026-11-01 01:59:59")):
+                faked.write_text(clock)
+                await looked_at_again(here, port, number)
+            gate.is_open = True
+            status = await here.until(is_finished)
+            await assert_same_as(here, expected)
     assert status["trials"]["failed"] == 0
     assert status["spent"]["durationSeconds"] < 600
 
 
-async def looked_at_again(here: Scene, proxy: FaultProxy, number: int) -> None:
-    """Wait until the operator has made two more passes over its run."""
-    passes = 0
-
-    def count(call: Any) -> None:
-        nonlocal passes
-        passes += call.method == "GET" and call.path.endswith(f"/tuningruns/{here.run.name}")
-
-    proxy.plan = count
+async def looked_at_again(here: Scene, port: int, number: int) -> None:
+    """Wait until the operator has made two more passes over its run, the only one."""
     for look in range(2):
+        before = Scrape.at(port)
         await here.change(annotations={"example.com/touched": f"{number}-{look}"})
 
-        async def came(wanted: int = look + 1) -> bool:
-            return passes >= wanted
+        async def came(earlier: Scrape = before) -> bool:
+            return Scrape.at(port).since(earlier).total("tunewright_reconcile_seconds_count") >= 1
 
         await is_so(came)
 

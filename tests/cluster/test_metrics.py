@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster.test_operator_llm import WIDE
+from tests.support.answering import answered
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.commands import need_program
 from tests.support.cluster.ports import free_ports
@@ -52,18 +52,6 @@ def promtool() -> str:
     return or_skip(lambda: need_program("promtool", "apt-get install prometheus"))
 
 
-def answers(port: int, path: str) -> int:
-    """Return the status of an answer; 0 where nothing listens."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code
-    except OSError:
-        return 0
-
-
 def scrape(port: int) -> dict[str, float]:
     """Return every series of `/metrics` with its value, as name{label=value,...}."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
@@ -93,7 +81,7 @@ class Served:
     llm_requests: int
 
     def wait_until_ready(self) -> None:
-        wait_until(lambda: answers(self.operator.probe_port, "/readyz") == 200, "the operator is ready")
+        wait_until(lambda: answered(self.operator.probe_port, "/readyz") == 200, "the operator is ready")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from tests.support.kube_cluster import apply_run, install_crd, kube_client
 from tests.support.openai_server import proposals, serving
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import condition, example, gpu_node, is_finished, kubelet_of, wait_for
+from tunewright.adapters.kube.prewarm import NO_NODE
 
 RULES = [
     {"apiGroups": ["tunewright.dev"], "resources": ["tuningruns"], "verbs": ["get", "list", "watch"]},
@@ -51,13 +52,15 @@ async def test_a_namespaced_role_is_enough(own_control_plane: ControlPlane, tmp_
     log = tmp_path / "operator.log"
     operator = OperatorProcess(own_control_plane, namespace, log, grant(own_control_plane, namespace))
     two_nodes = {"nodes": 2, "gpusPerNode": 4, "accelerator": {"preset": "mi355x"}}
-    run = apply_run(own_control_plane, namespace, example(cluster=two_nodes))
+    run = apply_run(own_control_plane, namespace, example(cluster=two_nodes, trial={"prewarm": True}))
     async with kube_client(own_control_plane) as client, gpu_node(client, namespace) as node:
         with operator:
             async with kubelet_of(client, namespace, node):
                 document = await wait_for(client, run, is_finished, operator)
     assert document["status"]["state"] == "Succeeded"
     assert document["status"]["best"]["measured"]["nodes"] == 2
+    said = [event["message"] for event in own_control_plane.kubectl.get("events", namespace=namespace)["items"]]
+    assert f"{NO_NODE}: trials pull it themselves" in said
     capacity = condition(document["status"], "CapacityAvailable")
     assert (capacity["status"], capacity["reason"]) == ("Unknown", "NotChecked")
     assert "orbidden" not in log.read_text()
@@ -78,12 +81,15 @@ async def test_with_the_charts_grant_the_key_is_read_from_that_secret_and_from_n
     request.addfinalizer(lambda: kubectl("delete", "--wait=false", "-f", "-", stdin=rights))  # some are the cluster's
     account = f"--as=system:serviceaccount:{namespace}:tunewright"
     for secret, answer in (("llm", "yes"), ("other", "no")):
-        said = kubectl("auth", "can-i", "get", f"secret/{secret}", "-n", namespace, account, check=False)
-        assert said.strip() == answer
+        answered = kubectl("auth", "can-i", "get", f"secret/{secret}", "-n", namespace, account, check=False)
+        assert answered.strip() == answer
     kubeconfig = own_control_plane.service_account_kubeconfig(namespace, "tunewright")
     with serving(proposals({"tensor_parallel_size": 4, "micro_batch_size": 2})) as server:
         document, log = asking(server.api_base), tmp_path / "operator.log"
+        document["spec"]["trial"] = {"prewarm": True}
         status, _ = await finished_status(own_control_plane, namespace, document, log, kubeconfig)
+    said = [event["message"] for event in kubectl.get("events", namespace=namespace)["items"]]
+    assert "the trial image is on 1 of 1 node(s)" in said
     assert condition(status, "AdvisorAvailable")["status"] == "True"
     assert {seen.headers["authorization"] for seen in server.requests} == {f"Bearer {KEY}"}
     assert "orbidden" not in log.read_text()

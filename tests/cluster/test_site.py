@@ -63,7 +63,11 @@ async def test_once_a_namespace_has_spent_its_share_the_surrogate_goes_on_alone(
         explore = {"strategy": "LLM", "llmSharePercent": 100, "patience": 4}
         document = example(searchSpace=WIDE, explore=explore, budget={"maxTrials": 14})
         status, _ = await finished_status(own_control_plane, namespace, document, tmp_path / "log", variables=variables)
+        own_control_plane.kubectl("delete", "tuningrun", document["metadata"]["name"], "-n", namespace)
+        log = tmp_path / "second.log"
+        later, _ = await finished_status(own_control_plane, namespace, document, log, variables=variables)
         asked = len(server.requests)
+    assert condition(later, "AdvisorAvailable")["reason"] == "OverBudget", "a deleted run has spent what it has"
     advisor = condition(status, "AdvisorAvailable")
     assert (status["state"], advisor["reason"]) == ("Succeeded", "OverBudget")
     assert f"the runs of {namespace} have spent" in advisor["message"]

@@ -17,6 +17,7 @@ from tunewright import errors
 from tunewright.adapters.advisor.failures import REASONS as ADVISOR_REASONS
 from tunewright.adapters.kube.conditions import PENDING, TYPES
 from tunewright.adapters.kube.crd import custom_resource_definition
+from tunewright.adapters.kube.prewarm import PREWARM_INCOMPLETE, PREWARMED
 from tunewright.adapters.kube.run_conditions import SuspendedBy
 from tunewright.adapters.kube.spec.status import State
 from tunewright.adapters.kube.transitions import _REFUSED
@@ -73,7 +74,7 @@ def _paths(path: str, schema: dict[str, object]) -> Iterator[str]:
 def test_every_state_and_condition_is_explained() -> None:
     assert set(STATES) == set(get_args(State))
     assert set(ABOUT) == set(REASONS) == set(TYPES)
-    assert set(EVENTS) == {event for _, event in _REFUSED} | {"TrialFailed"}
+    assert set(EVENTS) == {event for _, event in _REFUSED} | {"TrialFailed", PREWARMED, PREWARM_INCOMPLETE}
 
 
 def test_every_reason_in_the_code_is_explained() -> None:

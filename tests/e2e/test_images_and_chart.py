@@ -10,7 +10,9 @@ import yaml
 
 import tunewright
 from tests.e2e.test_tuning_run import (
+    EXAMPLE,
     RUN_SECONDS,
+    Document,
     apply_example,
     assert_pods_asked_for_gpus,
     exported,
@@ -156,7 +158,8 @@ def test_the_installed_operator_survives_an_upgrade_measures_a_run_and_leaves_it
         apply_example(node, node_namespace, budget={"maxTrials": 3}, validation={"topK": 1, "steps": 3})
         wait_until(lambda: finished_trials(node, node_namespace), "a trial is over", RUN_SECONDS, every=0.5)
         before = {job["metadata"]["uid"] for job in finished_trials(node, node_namespace)}
-        helm("upgrade", "tunewright", CHART, *waited, "--reset-then-reuse-values")
+        helm("upgrade", "tunewright", CHART, *waited, "--reset-then-reuse-values", "--set", OWN_NETWORK)
+        assert_own_presets_are_known(node, node_namespace)
         wait_until(lambda: is_finished(node, node_namespace), "the run is finished", RUN_SECONDS, every=0.5)
         tested = helm("test", "tunewright", *place)
     finally:
@@ -170,6 +173,25 @@ def test_the_installed_operator_survives_an_upgrade_measures_a_run_and_leaves_it
     assert_pods_asked_for_gpus(node, node_namespace)
     assert_nothing_was_lost(node, node_namespace, before)
     assert kubectl.get("configmap", "tiny-result", namespace=node_namespace)["data"]["result.json"]
+
+
+OWN_NETWORK = 'catalog.networks.ours=network: {"name": "ours"\\, "bytesPerSecondPerGPU": 1e9}'
+
+
+def assert_own_presets_are_known(node: Node, namespace: str) -> None:
+    """What the chart mounts, the operator reads: it accepts a run that names it. Nothing is started."""
+    run: Document = yaml.safe_load(EXAMPLE.read_text())
+    run["metadata"]["name"] = "own"
+    run["spec"] |= {"suspend": True, "trial": {"devicePreset": "cpu", "image": "any"}}
+    run["spec"]["cluster"]["network"] = {"preset": "ours"}
+    node.cluster.kubectl.apply(run, namespace=namespace)
+
+    def is_accepted() -> bool:
+        status = node.cluster.kubectl.get("tuningrun", "own", namespace=namespace).get("status", {})
+        return any((c["type"], c["status"]) == ("Accepted", "True") for c in status.get("conditions", ()))
+
+    wait_until(is_accepted, "the run that names a preset of one's own is accepted")
+    node.cluster.kubectl("delete", "tuningrun", "own", "--namespace", namespace)
 
 
 def assert_nothing_was_lost(node: Node, namespace: str, before: set[str]) -> None:

@@ -18,7 +18,7 @@ from tests.support.operator_process import OperatorProcess
 from tests.support.records import measured_digests
 from tunewright.adapters.kube.client import connected
 from tunewright.adapters.kube.export import exported_ledger
-from tunewright.adapters.kube.labels import OWN_OBJECTS
+from tunewright.adapters.kube.labels import COMPONENT, OWN_OBJECTS
 from tunewright.adapters.kube.support import gather
 from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.planner.records import Record, TrialFinished
@@ -34,9 +34,10 @@ def crd(node: Node) -> None:
     install_crd(node.cluster)
 
 
-def apply_example(node: Node, namespace: str, **spec: object) -> None:
+def apply_example(node: Node, namespace: str, *, prewarm: bool | None = None, **spec: object) -> None:
     document: Document = yaml.safe_load(EXAMPLE.read_text())
-    document["spec"]["trial"] = trial_on_host_python(node.cluster.kubectl, namespace, node.base_image())
+    trial = trial_on_host_python(node.cluster.kubectl, namespace, node.base_image())
+    document["spec"]["trial"] = trial if prewarm is None else trial | {"prewarm": prewarm}
     document["spec"] |= spec
     node.cluster.kubectl("apply", "--namespace", namespace, "--filename", "-", stdin=json.dumps(document))
 
@@ -48,7 +49,7 @@ def status_of(node: Node, namespace: str) -> Document:
 
 
 def finished_trials(node: Node, namespace: str) -> list[Document]:
-    jobs = node.cluster.kubectl.get("jobs", namespace=namespace)["items"]
+    jobs = node.cluster.kubectl.get("jobs", f"--selector={COMPONENT}=trial", namespace=namespace)["items"]
     return [job for job in jobs if any(c["type"] == "Complete" for c in job.get("status", {}).get("conditions", ()))]
 
 
@@ -108,7 +109,7 @@ def test_an_operator_killed_midway_reaches_measured_results_with_each_trial_once
     node: Node, node_namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     operator = OperatorProcess(node.cluster, node_namespace, tmp_path / "operator.log")
-    apply_example(node, node_namespace)
+    apply_example(node, node_namespace, prewarm=True)
     with operator:
         for wanted in (1, 3):
             wait_running(lambda wanted=wanted: len(finished_trials(node, node_namespace)) >= wanted, operator)  # type: ignore[misc]
@@ -134,3 +135,5 @@ def test_an_operator_killed_midway_reaches_measured_results_with_each_trial_once
     assert len(jobs) == len(finished), "each trial has one Job"
     assert replay(records) is None
     assert_support_bundle_explains(node, node_namespace, len(jobs))
+    said = [event["message"] for event in node.cluster.kubectl.get("events", namespace=node_namespace)["items"]]
+    assert "the trial image is on 1 of 1 node(s)" in said, "a real kubelet pulls before the first trial"

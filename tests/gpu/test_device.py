@@ -20,7 +20,7 @@ from tunewright.memory.activations_torch import saved_bytes
 from tunewright.memory.saved_bytes import total
 from tunewright.performance.compute import analytic_layer_times
 from tunewright.ports import TrialObservation
-from tunewright.trial_protocol.identity import TrialIdentity, config_digest
+from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.request import ExpectedDevice, TrialRequest
 
 pytestmark = pytest.mark.gpu
@@ -69,9 +69,7 @@ def problem_of_this_machine(accelerator: Accelerator) -> TuningProblem:
 
 def request_of(problem: TuningProblem, config: TrainingConfig) -> TrialRequest:
     accelerator = problem.cluster.accelerator
-    identity = TrialIdentity(
-        run_uid=f"gpu-{os.getpid()}", trial="t0001", attempt=1, kind="profile", config_digest=config_digest(config)
-    )
+    identity = TrialIdentity.of(f"gpu-{os.getpid()}", "t0001", 1, "profile", config)
     device = ExpectedDevice(preset=accelerator.name, vendor=accelerator.vendor, count=1)
     return TrialRequest(identity=identity, problem=problem, config=config, device=device)
 

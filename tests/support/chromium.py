@@ -103,6 +103,7 @@ async def opened_page(browser: str) -> AsyncIterator[Page]:
             "--headless",
             "--no-sandbox" if os.geteuid() == 0 else "--disable-breakpad",
             "--disable-gpu",
+            "--hide-scrollbars",
             "--disable-dev-shm-usage",
             "--no-first-run",
             "--disable-background-networking",

@@ -1,16 +1,13 @@
 """Small runs for the tests of faults: what they are asked, and their ledgers in a form that compares equal."""
 
-import itertools
 import json
-import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.control_plane import ControlPlane
-from tests.support.cluster.waiting import wait_until
+from tests.support.cluster.namespaces import namespace_on
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.forked_operator import ForkedOperator
 from tests.support.operator_runs import is_finished
@@ -20,21 +17,7 @@ from tunewright.planner.records import without_timings
 
 Document = dict[str, Any]
 SMALL: Document = {"budget": {"maxTrials": 3}, "validation": {"topK": 1, "steps": 5, "repeats": 1}}
-_numbers = itertools.count(1)
 _finished: dict[tuple[str, str], list[object]] = {}
-
-
-@contextmanager
-def namespace_on(cluster: Cluster) -> Iterator[str]:
-    """A namespace of a cluster in which Pods can be created."""
-    name = f"fault-{os.getpid()}-{next(_numbers)}"
-    cluster.kubectl("create", "namespace", name)
-    account = ["serviceaccount", "default", f"--namespace={name}", "--ignore-not-found", "--output=name"]
-    wait_until(lambda: cluster.kubectl("get", *account), f"{name} has its service account")
-    try:
-        yield name
-    finally:
-        cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 @asynccontextmanager

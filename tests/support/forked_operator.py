@@ -12,9 +12,8 @@ import signal
 import sys
 from collections.abc import Mapping
 from multiprocessing.context import ForkServerProcess
-from pathlib import Path
+from typing import Any
 
-from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.commands import PR_SET_PDEATHSIG
 from tests.support.operator_process import OperatorProcess
 
@@ -28,26 +27,16 @@ _GRACE_SECONDS = 60
 class ForkedOperator(OperatorProcess):
     """An `OperatorProcess` in everything but how it starts, and in `constants` of its modules that a test sets."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        namespace: str,
-        log: Path,
-        kubeconfig: Path | None = None,
-        variables: Mapping[str, str] | None = None,
-        constants: Mapping[str, object] | None = None,
-    ) -> None:
-        super().__init__(cluster, namespace, log, kubeconfig, variables)
+    def __init__(self, *process: Any, constants: Mapping[str, object] | None = None, **options: Any) -> None:
+        super().__init__(*process, **options)
         self.constants = dict(constants or {})
         self.starts = 0
         self._forked: ForkServerProcess | None = None
 
     def start(self) -> "ForkedOperator":
         self.starts += 1
-        arguments = ["run", "--standalone", f"--namespace={self._namespace}", "--module=tunewright.controller"]
-        self._forked = _CONTEXT.Process(
-            target=_serve, args=(self._environment, str(self.log), arguments, self.constants), daemon=True
-        )
+        what = (self._environment, str(self.log), self._arguments, self.constants)
+        self._forked = _CONTEXT.Process(target=_serve, args=what, daemon=True)
         self._forked.start()
         return self
 

@@ -38,7 +38,6 @@ def _last_line(kind: str) -> str:
 
 _OF_A_RUN = "tunewright.dev/run"
 STEPS = (
-    Step("read the run", "GET", "tuningruns/[^/]+"),
     Step("read the ledger", "GET", "configmaps"),
     Step("begin the ledger", "POST", "configmaps", "-ledger-0000"),
     Step("look for nodes", "GET", "nodes"),

@@ -29,7 +29,8 @@ class OperatorProcess:
     ) -> None:
         self.log = log
         self.probe_port = free_ports(1)[0]
-        self._namespace = namespace
+        self._arguments = ["run", "--standalone", f"--namespace={namespace}", "--module=tunewright.controller"]
+        """Of kopf."""
         self._environment = {
             **os.environ,
             "KUBECONFIG": str(kubeconfig or cluster.kubeconfig),
@@ -43,10 +44,9 @@ class OperatorProcess:
 
     def start(self) -> "OperatorProcess":
         """Start it; it need not be ready yet."""
-        arguments = ["run", "--standalone", f"--namespace={self._namespace}", "--module=tunewright.controller"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "kopf", *arguments],
+                [sys.executable, "-m", "kopf", *self._arguments],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

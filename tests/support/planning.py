@@ -26,6 +26,7 @@ from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.snapshot import Snapshot
 from tunewright.planner.state import RunState, fold
 from tunewright.search.space import Space, build_space
+from tunewright.trial_protocol.early_stop import is_losing
 from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.report import FailureClass, LayerTiming, Measured, Profile, Timing, TrialReport
 
@@ -60,11 +61,17 @@ def a_profile(problem: TuningProblem, config: TrainingConfig, slower: float = 1.
     )
 
 
-def a_measurement(problem: TuningProblem, config: TrainingConfig, slower: float = 1.0) -> Measured:
-    """Return what a whole job would find."""
+def a_measurement(
+    problem: TuningProblem, config: TrainingConfig, slower: float = 1.0, cutoff_step_seconds: float | None = None
+) -> Measured:
+    """Return what a whole job would find, or what is known of it where its first steps clearly lose."""
     step = float(estimate(problem, ConfigBatch.of([config])).step_seconds[0]) * slower
+    seconds = (step, step * 1.01, step * 0.99)
+    first = (*seconds, step)
+    loses = is_losing(first, cutoff_step_seconds)
     return Measured(
-        step_seconds=(step, step * 1.01, step * 0.99),
+        step_seconds=first if loses else seconds,
+        stopped_early=len(first) if loses else None,
         tokens_per_step=problem.tokens_per_step,
         world_size=problem.world_size,
         nodes=problem.cluster.nodes,
@@ -76,13 +83,7 @@ def a_measurement(problem: TuningProblem, config: TrainingConfig, slower: float 
 
 def identity_of(start: StartTrial) -> TrialIdentity:
     """Return the identity that a report of this attempt carries."""
-    return TrialIdentity(
-        run_uid=RUN_UID,
-        trial=start.trial,
-        attempt=start.attempt,
-        kind=start.kind,
-        config_digest=start.config.digest()[:16],
-    )
+    return TrialIdentity.of(RUN_UID, start.trial, start.attempt, start.kind, start.config)
 
 
 @dataclass
@@ -116,7 +117,8 @@ class World:
             profile = a_profile(self.problem, start.config, self.profile_factor(start.config))
             return TrialReport(identity=identity_of(start), profile=profile)
         problem = on_fewer_nodes(self.problem, self.settings.validation.nodes)
-        measured = a_measurement(problem, start.config, self.measure_factor(start.config))
+        slower = self.measure_factor(start.config)
+        measured = a_measurement(problem, start.config, slower, start.cutoff_step_seconds)
         return TrialReport(identity=identity_of(start), measured=measured)
 
 

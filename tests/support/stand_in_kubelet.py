@@ -12,6 +12,7 @@ from typing import Any
 from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.client import NODES, PODS, KubeClient, NotFound
 from tunewright.adapters.kube.manifests import CONTAINER, REQUEST_VARIABLE
+from tunewright.adapters.kube.prewarm import COMPONENT
 from tunewright.errors import Conflict, Transient
 from tunewright.trial_protocol.codec import decode_request, encode_report
 from tunewright.trial_protocol.report import LayerTiming, Measured, Profile, Timing, TrialReport
@@ -74,10 +75,13 @@ class StandInKubelet:
         self.kept = {node} if node else set()
         self.gone: set[str] = set()
         self.never_confirms: set[str] = set()
+        self.pulls = True
+        self.pulled: list[str] = []
+        """Nodes that a prewarm asked to pull the image, in order; while it does not pull, none of them has it."""
         self._client = client
         self._namespace = namespace
         self._answers = answers
-        self._node = node
+        self.node = node
         self._done: set[str] = set()
         self._running: set[str] = set()
         self._ending: dict[str, float] = {}
@@ -102,7 +106,7 @@ class StandInKubelet:
 
     def _is_due(self, pod: dict[str, Any]) -> bool:
         """Where there is a node, a Pod must be bound to it first: a kubelet sees no other."""
-        bound = bool(pod["spec"].get("nodeName")) or not self._node
+        bound = bool(pod["spec"].get("nodeName")) or not self.node
         return bound and pod["status"].get("phase") in ("Pending", "Running")
 
     async def _remove(self, pod: dict[str, Any]) -> None:
@@ -116,11 +120,27 @@ class StandInKubelet:
         path = f"/api/v1/namespaces/{self._namespace}/pods/{name}"
         with contextlib.suppress(NotFound, Conflict, Transient):
             if pod["status"].get("phase") in ("Pending", "Running"):  # a Job lets go of a Pod only when it has ended
-                status = {"status": finished(interrupted(request_of(pod)), exit_code=1, reason="Error")}
+                is_trial = pod["metadata"]["labels"].get(labels.COMPONENT) != COMPONENT
+                left = interrupted(request_of(pod)) if is_trial else ""
+                status = {"status": finished(left, exit_code=1, reason="Error")}
                 await self._client.patch(PODS, self._namespace, name, status, subresource="status")
             await self._client._call("DELETE", path, query={"gracePeriodSeconds": "0"})
 
+    async def _pull(self, pod: dict[str, Any]) -> None:
+        """Only pull the image: a Pod of a prewarm is no trial, and has no request."""
+        waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+        status = finished("") if self.pulls else {"containerStatuses": [_container({"waiting": waiting})]}
+        if self.pulls:
+            self.pulled.append(pod["spec"].get("nodeName", ""))
+            self._done.add(pod["metadata"]["uid"])
+        with contextlib.suppress(NotFound, Conflict, Transient):
+            await self._client.patch(
+                PODS, self._namespace, pod["metadata"]["name"], {"status": status}, subresource="status"
+            )
+
     async def _finish(self, pod: dict[str, Any]) -> None:
+        if pod["metadata"]["labels"].get(labels.COMPONENT) == COMPONENT:
+            return await self._pull(pod)
         message = self._answers(request_of(pod))
         uid = pod["metadata"]["uid"]
         job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.kube_documents import a_tuning_run
 from tests.unit.adapters.kube.test_status import a_summary, a_view
-from tunewright.adapters.kube.inventory import Capacity
+from tunewright.adapters.kube.inventory import PREWARMING, Capacity
 from tunewright.adapters.kube.labels import SUSPEND
 from tunewright.adapters.kube.status import blocked_status, refused_status, run_status
 from tunewright.planner.summary import Summary
@@ -19,6 +19,7 @@ GENERATION = 3
 NOW = "2026-11-30T06:00:00Z"
 TRACKED = {"argocd.argoproj.io/tracking-id": "runs:tunewright.dev/TuningRun:team-a/tiny"}
 SHOWN = ("answer", "observedGeneration", "state", "conditions")
+PULLING = Capacity(True, PREWARMING, "the trial image is on 1 of 2 node(s), not on b")
 FULL = Capacity(False, "NotEnoughNodes", "1 node(s) with 8 free amd.com/gpu are needed, 0 found")
 
 
@@ -29,6 +30,7 @@ def states() -> Mapping[str, Document]:
         "new": a_run(None),
         "pending": a_run(a_status(nothing_found(), phase=None)),
         "waiting-for-nodes": a_run(a_status(nothing_found(), phase=None, capacity=FULL)),
+        "prewarming": a_run(a_status(nothing_found(), phase=None, capacity=PULLING)),
         "sweeping": a_run(a_status(a_summary(state="Sweeping"), phase="seed")),
         "exploring": a_run(a_status(a_summary(state="Exploring"), phase="explore")),
         "exploring-without-room": a_run(

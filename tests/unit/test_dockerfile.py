@@ -1,11 +1,17 @@
 """What the Dockerfile promises without being built; tests/e2e builds it and looks into the images."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from importlib.metadata import requires
 from pathlib import Path
 
+import pytest
+
 DOCKERFILE = Path(__file__).parents[2] / "Dockerfile"
+GLIBC_OF_ARM64 = ("2014", "_2_17", "_2_28", "_2_31", "_2_34")
+"""Of manylinux: what the default base, Debian 12 or newer, can load."""
 _STAGE = re.compile(r"^FROM (\S+) AS (\S+)$", re.MULTILINE)
 
 
@@ -30,6 +36,22 @@ def test_every_stage_starts_from_an_argument_another_stage_or_nothing() -> None:
 
 def test_no_step_depends_on_the_processor() -> None:
     assert re.findall(r"amd64|x86_64|arm64|aarch64|TARGETARCH", instructions()) == []
+
+
+@pytest.mark.long
+def test_every_package_of_the_operator_has_a_wheel_for_arm64(tmp_path: Path) -> None:
+    """Asks the package index. What has none would have to be compiled, and the image has no compiler."""
+
+    def pip(*words: str | Path) -> None:
+        command = [sys.executable, "-m", "pip", *map(str, words)]
+        done = subprocess.run(command, cwd=DOCKERFILE.parent, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    pip("wheel", "--no-deps", "--wheel-dir", tmp_path, ".")
+    (wheel,) = tmp_path.glob("tunewright-*.whl")
+    platforms = [f"--platform=manylinux{glibc}_aarch64" for glibc in GLIBC_OF_ARM64]
+    place = ["--python-version=3.11", "--only-binary=:all:", "--target", str(tmp_path / "at"), *platforms]
+    pip("install", "--dry-run", "--constraint", "constraints.txt", *place, f"{wheel}[operator]")
 
 
 def test_the_trial_image_installs_the_wheel_and_nothing_else() -> None:

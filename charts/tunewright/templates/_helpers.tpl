@@ -61,6 +61,20 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
+{{- /* Texts of the presets of .Values.catalog, by their keys in the ConfigMap: accelerators.NAME.yaml. */ -}}
+{{- define "tunewright.presets" -}}
+{{- $texts := dict -}}
+{{- range $folder, $presets := .Values.catalog -}}
+{{- range $name, $text := $presets -}}{{- $_ := set $texts (printf "%s.%s.yaml" $folder $name) $text -}}{{- end -}}
+{{- end -}}
+{{- $texts | toJson -}}
+{{- end -}}
+
+{{- /* Named after its content: other presets are another Pod, which reads them at its start. */ -}}
+{{- define "tunewright.catalogName" -}}
+{{- printf "%s-catalog-%s" (include "tunewright.fullname" .) (include "tunewright.presets" . | sha256sum | trunc 8) -}}
+{{- end -}}
+
 {{- /* The operator's own LLM endpoint, in the words of a run's spec.llm. */ -}}
 {{- define "tunewright.llm" -}}
 {{- $llm := dict "model" .Values.llm.model -}}

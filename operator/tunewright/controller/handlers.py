@@ -11,13 +11,14 @@ from typing import Any
 import kopf
 
 from tunewright.adapters.kube import labels
-from tunewright.adapters.kube.spec.tuning_run import GROUP, PLURAL, VERSION
+from tunewright.adapters.kube.spec.tuning_run import GROUP, KIND, PLURAL, VERSION
 from tunewright.controller import logs
 from tunewright.controller.loop import OperatorLoop
 from tunewright.controller.settings import OperatorSettings
 from tunewright.errors import TuningError
 
-_OWN_LABEL = {labels.MANAGED_BY: labels.MANAGER, labels.COMPONENT: "trial"}
+_OWN_LABEL = {labels.MANAGED_BY: labels.MANAGER}
+"""Jobs and Pods of ours are trials, or pull their image."""
 _SERVER_TIMEOUT_SECONDS = 300
 
 
@@ -53,26 +54,32 @@ async def stop(**_: Any) -> None:  # noqa: ANN401 - kopf's keywords
 async def run_changed(
     namespace: str | None,
     name: str | None,
-    type: str | None,  # noqa: A002
-    status: kopf.Status,
+    event: kopf.RawEvent,
     **_: Any,  # noqa: ANN401
 ) -> None:
     """A TuningRun was seen, changed or deleted; the names of the arguments are kopf's."""
-    if _Process.loop is not None and type != "DELETED":
-        _Process.loop.telemetry.board.saw(f"{namespace}/{name}", status)
-    _enqueue(namespace, name)
+    if _Process.loop is not None and namespace and name:
+        is_gone = event["type"] == "DELETED"
+        _Process.loop.saw_run(f"{namespace}/{name}", dict(event["object"]), is_gone=is_gone)
 
 
 @kopf.on.event("batch", "v1", "jobs", labels=_OWN_LABEL)
 @kopf.on.event("", "v1", "pods", labels=_OWN_LABEL)
-async def trial_changed(namespace: str | None, meta: kopf.Meta, **_: Any) -> None:  # noqa: ANN401 - kopf's keywords
-    """A trial's Job or Pod was seen, changed or deleted."""
-    _enqueue(namespace, meta.labels.get(labels.RUN))
-
-
-def _enqueue(namespace: str | None, name: str | None) -> None:
-    if _Process.loop is not None and namespace and name:
-        _Process.loop.queue.add(f"{namespace}/{name}")
+async def trial_changed(
+    namespace: str | None,
+    meta: kopf.Meta,
+    resource: kopf.Resource,
+    event: kopf.RawEvent,
+    **_: Any,  # noqa: ANN401
+) -> None:
+    """A Job or Pod of a run was seen, changed or deleted; the names of the arguments are kopf's."""
+    if _Process.loop is None or not namespace:
+        return
+    # By label, and by owner: somebody may have changed the label.
+    owners = {owner["name"] for owner in meta.get("ownerReferences") or () if owner["kind"] == KIND}
+    is_gone = event["type"] == "DELETED"
+    for name in owners | {name for name in [meta.labels.get(labels.RUN)] if name}:
+        _Process.loop.saw_of_run(f"{namespace}/{name}", resource.plural, dict(event["object"]), is_gone=is_gone)
 
 
 def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:

@@ -5,22 +5,26 @@ Made by `wiring`, kept by `reconcile` between passes only to save work: all of i
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tunewright.adapters.kube.acceptance import Accepted
+from tunewright.adapters.kube.attempts import AttemptView
+from tunewright.adapters.kube.disposal import Ended
 from tunewright.adapters.kube.inventory import Capacity
 from tunewright.adapters.kube.ledger import ConfigMapLedger
 from tunewright.adapters.kube.names import RunReference
+from tunewright.adapters.kube.prewarm import Prewarm
 from tunewright.adapters.kube.results import result_page
 from tunewright.adapters.kube.run_conditions import SuspendedBy, suspended_by
 from tunewright.adapters.kube.status import RunView
 from tunewright.adapters.kube.trials import KubeTrials
 from tunewright.engine.run_handle import RunHandle
+from tunewright.planner.records import TrialFinished
 from tunewright.planner.state import RunState, failure_of
 from tunewright.planner.summary import Summary, summarise
 from tunewright.ports import Advisor
-from tunewright.trial_protocol.report import RETRIED_FAILURES, FailureClass
+from tunewright.trial_protocol.report import RETRIED_FAILURES
 
 _log = logging.getLogger(__name__)
 _one_page = asyncio.Semaphore(1)
@@ -39,6 +43,9 @@ class LiveRun:
     ledger: ConfigMapLedger
     trials: KubeTrials
     handle: RunHandle
+    prewarm: Prewarm
+    capacity: Capacity | None = None
+    """What was found before the first trial, and no status says yet."""
     _summed: tuple[str, Summary] | None = None
     """The latest summary, and the digest of the ledger that it sums up."""
     _page: asyncio.Task[dict[str, bytes]] | None = None
@@ -54,16 +61,31 @@ class LiveRun:
         validation = self.accepted.settings.validation
         return validation.nodes if validation.top_k or validation.include_baseline else 0
 
+    async def waits_for_image(self) -> Capacity | None:
+        """Return how far the image is pulled, while the first trial is to wait for that."""
+        spec = self.accepted.document.spec
+        if not spec.trial.prewarm or spec.stop:
+            return None
+        return await self.prewarm.look(self.trials.options, self.handle.clock.now())
+
     async def interrupt(self) -> None:
         """End what runs, where suspension means that. It runs again afterwards."""
+        await self._end_prewarm()
         if self.accepted.document.spec.on_suspend == "DeleteRunning" and self.handle.state.running:
             await self.trials.interrupt()
 
     async def tidy(self) -> None:
         """Give ended Jobs their lifetime, and let the ledger outlive the run or go with it."""
         results = self.accepted.document.spec.results
-        await self.trials.dispose(_ended(self.handle.state), results)
+        if self.handle.state.trials or self.handle.state.finish is not None:
+            await self._end_prewarm()
+        ended = _ended(self.handle.state, self.trials.views, results.keep_failed_trials)
+        await self.trials.dispose(ended, results)
         await self.ledger.outlive_run(keep=results.keep)
+
+    async def _end_prewarm(self) -> None:
+        if self.accepted.document.spec.trial.prewarm:
+            await self.prewarm.end()
 
     async def view(self, capacity: Capacity | None, suspended: SuspendedBy | None) -> RunView:
         """Return what the status is made from."""
@@ -94,6 +116,11 @@ class LiveRun:
         """Whether the report of this finished run is still being drawn."""
         return self._page is not None and not self._page.done()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a decision or a report is under way: nothing else can happen to the run."""
+        return self.is_drawing or self.handle.is_deciding
+
     def draw(self, drawn: Callable[[], None]) -> None:
         """Begin to draw the report of a finished run; `drawn` is called when that is over. Nobody else waits for it."""
         if self._page is None:
@@ -119,7 +146,7 @@ class LiveRun:
         """Draw the report. It is a picture of the result: without it the result is still whole."""
         try:
             async with _one_page:
-                return await asyncio.to_thread(result_page, await self.handle.ledger.read(), await self.handle.space())
+                return await asyncio.to_thread(result_page, await self.ledger.records(), await self.handle.space())
         except Exception:
             _log.exception("%s: no report page", self.reference.key)
             return {}
@@ -154,5 +181,15 @@ def faulty_nodes(state: RunState, trial: str) -> frozenset[str]:
     return frozenset(end.node for end in ended if end is not None and end.node and failure_of(end) in _NODE_FAULTS)
 
 
-def _ended(state: RunState) -> dict[tuple[str, int], FailureClass | None]:
-    return {(end.trial, end.attempt): failure_of(end) for end in state.finished_attempts}
+def _ended(state: RunState, views: Sequence[AttemptView], kept: int) -> Ended:
+    """Return how the attempts ended that still have Jobs, and last the latest `kept` failures of the run."""
+    keys = [(view.observation.trial, view.observation.attempt) for view in views]
+    ends = {key: failure_of(end) for key in keys if (end := _end_of(state, *key)) is not None}
+    failed = state.tally.failed_ends
+    latest = {(end.trial, end.attempt): failure_of(end) for end in failed[max(0, len(failed) - kept) :]}
+    return {key: failure for key, failure in ends.items() if key not in latest} | latest
+
+
+def _end_of(state: RunState, trial: str, attempt: int) -> TrialFinished | None:
+    known = state.trials.get(trial)
+    return next((one.finished for one in known.attempts if one.number == attempt), None) if known else None

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
-from tunewright.adapters.kube.client import KubeClient, connected
+from tunewright.adapters.kube.client import Document, KubeClient, connected
 from tunewright.adapters.kube.rights import check_rights, is_served
 from tunewright.controller.reconcile import Reconciler
 from tunewright.controller.settings import OperatorSettings
@@ -15,6 +17,8 @@ from tunewright.controller.workqueue import WorkQueue
 from tunewright.errors import Transient
 
 _HEARTBEAT_SECONDS = 5.0
+_SWITCH_SECONDS = 0.001
+_BUSY_THREADS = 2
 _START_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
@@ -27,15 +31,17 @@ class OperatorLoop:
         self.queue = WorkQueue()
         self._settings = settings
         self.telemetry = Telemetry(settings)
+        self._reconciler: Reconciler | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
         """Connect and start all tasks."""
         telemetry = self.telemetry
+        _share_the_interpreter()
         client = await self._stack.enter_async_context(connected(observe=telemetry.metrics.count_request))
         wiring = Wiring(client, self._settings, os.environ, metrics=telemetry.metrics)
-        reconciler = Reconciler(client, wiring, wake=self.queue.add)
+        reconciler = self._reconciler = Reconciler(client, wiring, wake=self.queue.add)
         self._stack.push_async_callback(reconciler.close)
         self._stack.enter_context(telemetry.serving())
         await self._until_usable(client)
@@ -58,6 +64,20 @@ class OperatorLoop:
             _log.warning("not started yet: %s", why)
             self.telemetry.heartbeat.beat()
             await asyncio.sleep(_START_SECONDS)
+
+    def saw_run(self, key: str, document: Document, *, is_gone: bool) -> None:
+        """The watch shows a TuningRun as it is now, or that it is gone."""
+        if not is_gone:
+            self.telemetry.board.saw(key, document.get("status") or {})
+        if self._reconciler is not None:
+            self._reconciler.saw_run(key, document, is_gone=is_gone)
+        self.queue.add(key)
+
+    def saw_of_run(self, key: str, plural: str, document: Document, *, is_gone: bool) -> None:
+        """The watch shows one of the `jobs` or `pods` of a run."""
+        if self._reconciler is not None:
+            self._reconciler.saw_of_run(key, plural, document, is_gone=is_gone)
+        self.queue.add(key)
 
     async def stop(self) -> None:
         """End the tasks. There is no state to save: everything is in the cluster."""
@@ -82,4 +102,14 @@ class OperatorLoop:
         while True:
             await asyncio.sleep(self._settings.resync_seconds)
             for key in sorted(reconciler.known):
+                reconciler.look_again(key)
                 self.queue.add(key)
+
+
+def _share_the_interpreter() -> None:
+    """Let the event loop get the interpreter back soon from threads that decide, sum up and draw, and keep these few.
+
+    The loop waits for it after each of its many short waits for the API server: for every busy thread one interval.
+    """
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_BUSY_THREADS, "planner"))

@@ -3,6 +3,7 @@
 Level-based: everything is derived from the object, the ledger and the Jobs, so a pass may be repeated at any time.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from tunewright.adapters.kube.names import RunReference
 from tunewright.adapters.kube.problem_reader import NotAccepted
 from tunewright.adapters.kube.results import result_files
 from tunewright.adapters.kube.run_conditions import SuspendedBy
+from tunewright.adapters.kube.seen import is_newer
 from tunewright.adapters.kube.status import (
     RunView,
     blocked_status,
@@ -66,12 +68,35 @@ class Reconciler:
         self._wiring = wiring
         self._live: dict[str, LiveRun] = {}
         self._set_aside: dict[str, LiveRun] = {}
+        self._runs: dict[str, Document] = {}
+        """TuningRuns as the watch has shown them, or as they were read or written since."""
+        self._to_read: set[str] = set()
+        """Those of which that may not be the latest."""
         self.known: set[str] = set()
+
+    def saw_run(self, key: str, document: Document, *, is_gone: bool) -> None:
+        """A TuningRun is shown by the watch, read or written. A deleted one is looked for: there may be a namesake."""
+        known = self._runs.get(key)
+        if is_gone:
+            self._to_read.add(key)
+        elif known is None or is_newer(document, known):
+            self._runs[key] = _without_bookkeeping(document)
+
+    def saw_of_run(self, key: str, plural: str, document: Document, *, is_gone: bool) -> None:
+        """The watch shows one of the `jobs` or `pods` of a run; before a run is opened nobody needs it."""
+        live = self._live.get(key)
+        if live is not None:
+            live.trials.saw(plural, document, is_gone=is_gone)
+
+    def look_again(self, key: str) -> None:
+        """Let the next pass ask the API server for everything: a watch may have gone silent."""
+        self._to_read.add(key)
+        if key in self._live:
+            self._live[key].trials.look_again()
 
     async def reconcile(self, key: str) -> float | None:
         """Bring one run a step further; return after how many seconds it wants to be seen again, or None."""
-        namespace, _, name = key.partition("/")
-        document = await self._client.find(TUNING_RUNS, namespace, name)
+        document = await self._document(key)
         if document is None or document["metadata"].get("deletionTimestamp"):
             self.known.discard(key)
             await self._forget(key)
@@ -79,8 +104,10 @@ class Reconciler:
         self.known.add(key)
         try:
             return await self._advance(key, document)
-        except LedgerError:
-            if key in self._live:  # what is remembered may differ from what was written: read it anew
+        except Exception as error:
+            self._to_read.add(key)
+            if isinstance(error, LedgerError) and key in self._live:
+                # What is remembered may differ from what was written: read it anew.
                 self._set_aside[key] = self._live.pop(key)
             raise
 
@@ -89,13 +116,25 @@ class Reconciler:
         for key in [*self._live, *self._set_aside]:
             await self._forget(key)
 
+    async def _document(self, key: str) -> Document | None:
+        """Return a run as it is known, else as it is."""
+        if key in self._to_read or key not in self._runs:
+            namespace, _, name = key.partition("/")
+            found = await self._client.find(TUNING_RUNS, namespace, name)
+            self._to_read.discard(key)
+            if found is None:
+                self._runs.pop(key, None)
+            else:
+                self.saw_run(key, found, is_gone=False)
+        return self._runs.get(key)
+
     async def _advance(self, key: str, document: Document) -> float | None:
         run = _reference(document)
         before, generation = document.get("status") or {}, document["metadata"]["generation"]
         if key not in self._live and is_over(before, generation):
             return None  # reported to the end: nothing that it rests on is needed any more
         known = self._live.get(key)
-        if known is not None and (known.reference, known.generation) == (run, generation) and known.is_drawing:
+        if known is not None and (known.reference, known.generation) == (run, generation) and known.is_busy:
             return None  # it wakes its run when it is done
         now = self._wiring.clock.now()
         try:
@@ -120,14 +159,20 @@ class Reconciler:
     async def _pass(
         self, key: str, live: LiveRun, before: Document, suspended: SuspendedBy | None, now: str
     ) -> float | None:
-        live.trials.look_again()
+        live.trials.begin_pass()
         capacity = None if suspended else await self._capacity(live)
         is_waiting = capacity is not None and capacity.available is False and _requires_capacity(live)
+        if capacity is not None and not is_waiting and (pulling := await live.waits_for_image()) is not None:
+            capacity, is_waiting = pulling, True
         if suspended:
             await live.interrupt()
         more = await self._step(live, suspended=suspended is not None or is_waiting)
+        live.capacity = capacity or live.capacity
+        if live.handle.is_deciding:
+            return None
         await live.tidy()
-        view = await live.view(capacity or capacity_by_attempts(live.trials.views, before), suspended)
+        view = await live.view(live.capacity or capacity_by_attempts(live.trials.views, before), suspended)
+        live.capacity = None
         if view.summary.finish_reason is None:
             live.drop_page()
         else:
@@ -154,6 +199,7 @@ class Reconciler:
         if live is None:
             told = ((document.get("status") or {}).get("results") or {}).get("ledgerDigest", "")
             live = self._live[key] = await self._wiring.open(run, generation, accepted, told)
+            live.handle.on_decision = lambda: self._wake(key)
             await live.take_over(self._set_aside.pop(key, None))
         live.adopt(generation, accepted, self._wiring.advisor(run, accepted))
         return live
@@ -187,7 +233,7 @@ class Reconciler:
     async def _store_results(self, live: LiveRun, view: RunView) -> None:
         """Write the result ConfigMap of a finished run; one of that name must be the run's own."""
         run, keep = live.reference, live.accepted.document.spec.results.keep
-        files = result_files(view.header.problem, view.summary)
+        files = await asyncio.to_thread(result_files, view.header.problem, view.summary)
         document = result_config_map(run, files, await live.page(), keep=keep)
         name = document["metadata"]["name"]
         try:
@@ -208,11 +254,18 @@ class Reconciler:
             return
         # With the uid, so that a namesake created meanwhile never gets this run's status.
         guarded = {"metadata": {"uid": run.uid}, "status": patch}
-        await self._client.patch(TUNING_RUNS, run.namespace, run.name, guarded, subresource="status")
+        written = await self._client.patch(TUNING_RUNS, run.namespace, run.name, guarded, subresource="status")
+        self.saw_run(run.key, written, is_gone=False)
         if before.get("state") != status["state"]:
             _log.info("%s: %s: %s", run.key, status["state"], status["answer"])
         for event in transitions(run, before, status, self._wiring.clock.now()):
             await post(self._client, event)
+
+
+def _without_bookkeeping(document: Document) -> Document:
+    """Return an object without what its writers note of their fields: half of it, and nobody here reads it."""
+    metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
+    return {**document, "metadata": metadata}
 
 
 def _reference(document: Document) -> RunReference:

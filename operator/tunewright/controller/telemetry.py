@@ -4,6 +4,7 @@ Each server answers from a thread of its own, so that a busy event loop cannot s
 """
 
 import asyncio
+import gc
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,12 +62,12 @@ class Telemetry:
             await asyncio.sleep(_LOOK_SECONDS)
         self.board.is_complete = self.heartbeat.is_ready = True
         _log.info("ready: every TuningRun is listed")
-        if self._settings.llm is None:
-            return
-        try:
-            await in_daemon_thread(runtime.load, "advisor-import")
-        except Exception as error:  # of whatever the libraries stumble over: each question meets it again and says so
-            _log.error("the LLM of the operator cannot be used: %s: %s", type(error).__name__, error)
+        if self._settings.llm is not None:
+            try:
+                await in_daemon_thread(runtime.load, "advisor-import")
+            except Exception as error:  # whatever the libraries stumble over: each question meets it again and says so
+                _log.error("the LLM of the operator cannot be used: %s: %s", type(error).__name__, error)
+        gc.freeze()  # modules stay: a collection that goes through all of LiteLLM holds the loop up for half a second
 
     async def _is_indexed(self, client: KubeClient) -> bool:
         """Compare what there is with what the watch has shown; after a while in vain, look at what there is anew."""

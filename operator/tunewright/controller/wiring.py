@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import tunewright
+from tunewright.adapters.catalog import catalog_of
 from tunewright.adapters.clock import SystemClock
 from tunewright.adapters.kube.acceptance import Accepted, accept, check_runs_in_cluster
 from tunewright.adapters.kube.client import CONFIG_MAPS, KubeClient
 from tunewright.adapters.kube.ledger import ConfigMapLedger
 from tunewright.adapters.kube.names import RunReference
+from tunewright.adapters.kube.prewarm import Prewarm
 from tunewright.adapters.kube.problem_reader import ConfigMapTexts, NotAccepted
 from tunewright.adapters.kube.site import on_site
 from tunewright.adapters.kube.trials import KubeTrials
@@ -23,7 +25,7 @@ from tunewright.controller.metrics import OperatorMetrics
 from tunewright.controller.settings import OperatorSettings
 from tunewright.controller.shared_spaces import SharedSpaces
 from tunewright.controller.warm_start import WarmStart, read_warm_start
-from tunewright.domain.catalog_loader import Catalog, shipped_catalog
+from tunewright.domain.catalog_loader import Catalog
 from tunewright.engine.run_handle import RunHandle
 from tunewright.planner.records import Header
 from tunewright.ports import Advisor, Clock
@@ -45,7 +47,7 @@ class Wiring:
     ) -> None:
         self._metrics = metrics or OperatorMetrics()
         self.clock: Clock = clock or SystemClock()
-        self.catalog = catalog or shipped_catalog()
+        self.catalog = catalog or catalog_of(environment)
         self._client = client
         self._settings = settings
         self._environment = environment
@@ -63,11 +65,11 @@ class Wiring:
         run is to start from a ledger that does not answer it.
         """
         ledger = ConfigMapLedger(self._client, run, decode_lines, told_digest)
-        trials = KubeTrials(self._client, run, accepted.pod_options)
+        trials = KubeTrials(self._client, run, accepted.pod_options, is_watched=True)
         handle = CountedRun(
             ledger=ledger, trials=trials, clock=self.clock, built_space=accepted.space, metrics=self._metrics
         )
-        live = LiveRun(run, generation, accepted, ledger, trials, handle)
+        live = LiveRun(run, generation, accepted, ledger, trials, handle, Prewarm(self._client, run))
         live.adopt(generation, accepted, self.advisor(run, accepted))
         header = self._header(run, accepted)
         warm_start = await self._warm_start(run, accepted, header, handle)
@@ -98,7 +100,7 @@ class Wiring:
         own, client, clock = self._settings.llm, self._client, self.clock
         advisor = SecretKeyAdvisor(client, run.namespace, accepted.llm, self._environment, clock, own)
         limit = self._settings.site.llm_limit(run.namespace)
-        return advisor if limit is None else NamespaceAllowance(advisor, client, run.namespace, limit, clock)
+        return advisor if limit is None else NamespaceAllowance(advisor, client, run, limit, clock)
 
     def _accept(self, document: Document, texts: ConfigMapTexts) -> Accepted:
         own = self._settings

@@ -4,7 +4,7 @@ from tunewright.planner.decisions import StartTrial
 from tunewright.planner.evaluation import on_fewer_nodes
 from tunewright.planner.records import Header
 from tunewright.planner.settings import PlannerSettings
-from tunewright.trial_protocol.identity import TrialIdentity, config_digest
+from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.request import TrialRequest
 
 PROFILE_REPETITIONS = 5
@@ -18,13 +18,7 @@ def trial_request(
     profile = start.kind == "profile"
     nodes = 1 if profile else settings.validation.nodes
     return TrialRequest(
-        identity=TrialIdentity(
-            run_uid=header.run_uid,
-            trial=start.trial,
-            attempt=start.attempt,
-            kind=start.kind,
-            config_digest=config_digest(start.config),
-        ),
+        identity=TrialIdentity.of(header.run_uid, start.trial, start.attempt, start.kind, start.config),
         problem=header.problem if profile else on_fewer_nodes(header.problem, nodes),
         config=start.config,
         device=header.device,
@@ -32,6 +26,7 @@ def trial_request(
         processes_per_node=cluster.gpus_per_node,
         warmup_steps=1 if profile else settings.validation.warmup_steps,
         steps=PROFILE_REPETITIONS if profile else settings.validation.steps,
+        cutoff_step_seconds=start.cutoff_step_seconds,
         seed=settings.random_seed,
         deadline_seconds=deadline_seconds,
     )

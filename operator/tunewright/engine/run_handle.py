@@ -5,14 +5,20 @@ and by the command line.
 """
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tunewright.errors import LedgerError
-from tunewright.planner.records import Advice, Header, Record
+from tunewright.planner.records import Advice, Header, Record, Round
+from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.snapshot import Snapshot
 from tunewright.planner.state import RunState, fold
 from tunewright.ports import Advisor, Clock, Ledger, Trials
 from tunewright.search.space import Space, build_space
+
+Decided = tuple[Round | None, Mapping[str, Any]]
+"""What was decided, if anything, and what an advisor that is asked is told."""
 
 
 @dataclass
@@ -29,12 +35,21 @@ class RunHandle:
     """Calls to the advisor that this process made, by round. A round that is asked but not here was lost."""
     built_space: Space | None = None
     """The search space, when somebody has it already."""
+    on_decision: Callable[[], None] | None = None
+    """Who wants to be told when a decision is made, and to call `step` again then, instead of waiting for it."""
+    deciding: asyncio.Task[Decided] | None = None
+    """A decision under way or not written down yet: until then nothing else happens to the run."""
+    _written: int = 0
+    """Records since the ledger was read."""
+    _rested: tuple[int, PlannerSettings] | None = None
+    """After which of them, and with which settings, there was nothing to decide."""
     _active_seconds: float = 0.0
     _counted_at: float | None = None
 
     async def read(self) -> Header | None:
         """Read the ledger and return its header, if there is one. Raises `LedgerError` when it cannot be read."""
         self.state = fold(await self.ledger.read())
+        self._rested = None
         self._active_seconds = self.state.elapsed_seconds
         return self.state.header
 
@@ -62,7 +77,27 @@ class RunHandle:
     async def append(self, *records: Record) -> None:
         """Write records durably, then fold them."""
         await self.ledger.append(records)
+        self._written += len(records)
         fold(records, self.state)
+
+    @property
+    def is_deciding(self) -> bool:
+        """Whether a decision is under way."""
+        return self.deciding is not None and not self.deciding.done()
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing has happened since there was nothing to decide, and no time that passes changes that."""
+        return self._rested == (self._written, self.settings) and self.settings.budget.max_duration_seconds is None
+
+    def rest(self) -> None:
+        """There is nothing to decide as things are."""
+        self._rested = self._written, self.settings
+
+    @property
+    def settings(self) -> PlannerSettings:
+        """Those in force: the header's, or the latest that were recorded."""
+        return self.state.settings or self.header.settings
 
     @property
     def header(self) -> Header:
@@ -75,7 +110,7 @@ class RunHandle:
         """Return the run as the planner sees it now."""
         return Snapshot(
             problem=self.header.problem,
-            settings=self.state.settings or self.header.settings,
+            settings=self.settings,
             space=await self.space(),
             state=self.state,
             elapsed_seconds=round(self._active_seconds, 3),
@@ -88,7 +123,9 @@ class RunHandle:
         return self.built_space
 
     async def close(self) -> None:
-        """Abandon calls to the advisor that are still open."""
+        """Abandon calls to the advisor that are still open, and a decision."""
+        if self.deciding is not None:
+            self.deciding.cancel()
         for task in self.asked.values():
             task.cancel()
         await asyncio.gather(*self.asked.values(), return_exceptions=True)

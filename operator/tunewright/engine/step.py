@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from tunewright.engine.requests import trial_request
-from tunewright.engine.run_handle import RunHandle
+from tunewright.engine.run_handle import Decided, RunHandle
 from tunewright.planner.briefing import briefing
 from tunewright.planner.decide import decide
 from tunewright.planner.decisions import AskAdvisor
 from tunewright.planner.projected import decided_round
-from tunewright.planner.records import Advice, Round, SettingsChanged, TrialFinished, TrialStarted, fitting
+from tunewright.planner.records import Advice, SettingsChanged, TrialFinished, TrialStarted, fitting
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.snapshot import Snapshot
 from tunewright.planner.state import Trial
@@ -31,10 +31,17 @@ async def step(run: RunHandle, settings: PlannerSettings | None = None, *, suspe
     `settings` are those that the person wants now; what may not change is taken from the ledger. A suspended run
     records what ends and decides nothing, unless it is to stop.
     """
+    if run.is_deciding:
+        return False
+    if run.deciding is not None:
+        made, run.deciding = run.deciding, None
+        if not suspended and _wanted(run, settings) == run.settings:
+            return await _write_down(run, made.result())
+        made.exception()  # it was decided for what is no longer wanted: forget it, and how it ended
     await record_settings(run, settings)
     observed = await _observe(run)
     run.count_time(active=not suspended and not _only_queues(run, observed))
-    if suspended and not _in_force(run).stop:
+    if suspended and not run.settings.stop:
         return await _record(run, observed)
     return await _bring_about(run, observed) or await _record(run, observed) or await _decide(run)
 
@@ -43,15 +50,15 @@ async def _record(run: RunHandle, observed: Observations) -> bool:
     return await _record_finished(run, observed) or await _record_advice(run)
 
 
-def _in_force(run: RunHandle) -> PlannerSettings:
-    return run.state.settings or run.header.settings
-
-
 async def record_settings(run: RunHandle, wanted: PlannerSettings | None) -> None:
     """Record what the person wants now, where it differs: a higher budget reopens a finished run."""
-    settings = run.header.settings.with_mutable_of(wanted) if wanted is not None else _in_force(run)
-    if settings != _in_force(run):
+    settings = _wanted(run, wanted)
+    if settings != run.settings:
         await run.append(SettingsChanged(settings=settings, at=run.clock.now()))
+
+
+def _wanted(run: RunHandle, wanted: PlannerSettings | None) -> PlannerSettings:
+    return run.header.settings.with_mutable_of(wanted) if wanted is not None else run.settings
 
 
 def _only_queues(run: RunHandle, observed: Observations) -> bool:
@@ -134,9 +141,21 @@ def _lost(number: int) -> Advice:
 
 
 async def _decide(run: RunHandle) -> bool:
-    snapshot = await run.snapshot()
-    decided, context = await asyncio.to_thread(_decided, snapshot)
+    if run.rests:
+        return False
+    thinking = asyncio.to_thread(_decided, await run.snapshot())
+    if run.on_decision is None:
+        return await _write_down(run, await thinking)
+    tell, run.deciding = run.on_decision, asyncio.create_task(thinking)
+    run.deciding.add_done_callback(lambda _: tell())
+    return False
+
+
+async def _write_down(run: RunHandle, what: Decided) -> bool:
+    """Record what was decided, and ask the advisor where that was it; return whether anything was."""
+    decided, context = what
     if decided is None:
+        run.rest()
         return False
     await run.append(decided.model_copy(update={"at": run.clock.now()}))
     for decision in decided.decisions:
@@ -145,7 +164,7 @@ async def _decide(run: RunHandle) -> bool:
     return True
 
 
-def _decided(snapshot: Snapshot) -> tuple[Round | None, Mapping[str, Any]]:
+def _decided(snapshot: Snapshot) -> Decided:
     """Decide, and tell the advisor what the decision saw: later the state moves on."""
     decisions = decide(snapshot)
     if not decisions:
@@ -164,7 +183,7 @@ async def _ask(run: RunHandle, ask: AskAdvisor, context: Mapping[str, Any]) -> A
     if run.advisor is None:
         message = "no LLM is configured where this run is driven"
         return Advice(round=ask.round, outcome="failed", condition_reason="NotConfigured", message=message, at="")
-    llm = _in_force(run).llm
+    llm = run.settings.llm
     return await run.advisor.ask(
         AdviceRequest(
             round=ask.round,
@@ -207,7 +226,7 @@ async def _start(run: RunHandle, trial: Trial, *, is_seen: bool) -> None:
 
 def _request(run: RunHandle, trial: Trial) -> TrialRequest:
     start = trial.start.model_copy(update={"attempt": trial.attempts[-1].number})
-    return trial_request(run.header, _in_force(run), start, run.trial_deadline_seconds)
+    return trial_request(run.header, run.settings, start, run.trial_deadline_seconds)
 
 
 def _key(trial: Trial) -> tuple[str, int]:

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from tunewright.domain.value import Value
-from tunewright.planner.evaluation import Evaluation
+from tunewright.planner.candidates import Evaluation
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.share import llm_share
 from tunewright.planner.state import RunState

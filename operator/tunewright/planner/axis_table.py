@@ -6,8 +6,8 @@ from typing import Literal
 from pydantic import Field
 
 from tunewright.domain.value import Value, camel_case
+from tunewright.planner.candidates import Candidate, Evaluation
 from tunewright.planner.decisions import Judge
-from tunewright.planner.evaluation import Candidate, Evaluation
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.state import Proposal, RunState
 from tunewright.planner.sweep import Step, sweep_plan
@@ -51,7 +51,7 @@ def axis_table(settings: PlannerSettings, space: Space, state: RunState, evaluat
     """Return a row for every swept axis, in the order of the sweep."""
     decided = {
         (proposal.origin.axis, getattr(proposal.config, proposal.origin.axis)): proposal
-        for proposal in state.proposals
+        for proposal in state.proposals_of(0)
         if proposal.origin.proposed_by == "sweep" and proposal.config is not None
     }
     rows: dict[str, list[AxisEffect]] = {}

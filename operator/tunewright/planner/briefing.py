@@ -10,8 +10,8 @@ from tunewright.domain.axes import AXES, describe
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.domain.value import camel_case
 from tunewright.planner.axis_table import AxisRow, axis_table
+from tunewright.planner.candidates import Candidate
 from tunewright.planner.decisions import Judge
-from tunewright.planner.evaluation import Candidate
 from tunewright.planner.hypotheses import tracked_hypotheses
 from tunewright.planner.moves import bottleneck, moves_json, resource_shares, single_moves
 from tunewright.planner.observations import surrogate_of
@@ -135,10 +135,8 @@ def _history(turn: Turn) -> list[dict[str, Any]]:
 
 
 def _failed(turn: Turn) -> list[dict[str, str]]:
-    failed = [trial for trial in turn.snapshot.state.trials.values() if trial.failure]
-    return [{"configuration": describe(trial.config), "failure": str(trial.failure)} for trial in failed][
-        -MOST_REJECTIONS:
-    ]
+    failed = turn.snapshot.state.failed[-MOST_REJECTIONS:]
+    return [{"configuration": describe(trial.config), "failure": str(trial.failure)} for trial in failed]
 
 
 def _rejections(turn: Turn) -> list[dict[str, str]]:

@@ -65,7 +65,7 @@ def planned_measurements(settings: PlannerSettings) -> int:
 def gpu_seconds_left(snapshot: Snapshot) -> float:
     """Return what is not used or reserved; infinite without a limit."""
     limit = snapshot.settings.budget.max_gpu_hours
-    return math.inf if limit is None else limit * 3600 - snapshot.state.spent.gpu_seconds
+    return math.inf if limit is None else limit * 3600 - snapshot.state.gpu_seconds
 
 
 def profiles_left(snapshot: Snapshot) -> int:

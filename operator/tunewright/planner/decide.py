@@ -62,7 +62,7 @@ def _stop_when_out_of_time(turn: Turn) -> None:
 def _retry(turn: Turn) -> None:
     """Try trials again that failed by a fault of the place; a measurement waits until it is alone."""
     state = turn.snapshot.state
-    for trial in state.trials.values():
+    for trial in state.failed:
         if not may_retry(turn, trial) or turn.free_slots <= 0:
             continue
         start, attempt = trial.start, len(trial.attempts) + 1
@@ -115,7 +115,7 @@ def _enter(turn: Turn, phase: str, reason: str) -> None:
 
 def _finish(turn: Turn) -> None:
     evaluation, state = turn.evaluation, turn.snapshot.state
-    failed = [trial for trial in state.trials.values() if trial.failure]
+    failed = state.failed
     last = f"; the last failure is {failed[-1].name}, {told(failed[-1])}" if failed else ""
     if evaluation.winner is None:
         _end(turn, "Failed", f"no trial succeeded{last}")

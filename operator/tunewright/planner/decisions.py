@@ -52,6 +52,9 @@ class StartTrial(Value):
     origin: Origin
     repeat: int = Field(1, ge=1, description="Measure: which repetition of the same configuration.")
     reserved_gpu_seconds: float = Field(ge=0)
+    cutoff_step_seconds: float | None = Field(
+        None, gt=0, description="Measure: a job that is clearly slower per step stops early. Six significant digits."
+    )
 
 
 class Judge(Value):

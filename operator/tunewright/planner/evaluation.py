@@ -5,20 +5,23 @@ that have both; it corrects later projections of the same run, and its spread gi
 """
 
 import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tunewright.domain.config_batch import FIELDS, ConfigBatch
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.performance.projection import Projection, project
 from tunewright.performance.step import estimate as estimate_step
-from tunewright.planner.decisions import Judge, Origin
+from tunewright.planner.candidates import Bias, Candidate, Evaluation, Interval, Measurement
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.state import RunState, Trial
+from tunewright.planner.tally import Source
 from tunewright.search.space import Space
 from tunewright.trial_protocol.report import Measured, TrialReport
+
+T = TypeVar("T")
 
 LEAST_SPREAD = 0.01
 """Relative width of an interval at least: what two runs of one configuration differ by on the same nodes."""
@@ -29,151 +32,81 @@ _DETAIL_FIELDS = frozenset(
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A range of a figure."""
+class _Kept:
+    """The evaluation of a state at one moment."""
 
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """All successful repeats of one configuration."""
-
-    trial: str
-    tokens_per_second_per_gpu: float
-    """Mean of the repeats' medians."""
-    interval: Interval
-    repeats: int
-    nodes: int
-    peak_memory_bytes: int
-    simulated: bool
-
-
-@dataclass(frozen=True)
-class Bias:
-    """projected / measured − 1, as a share."""
-
-    mean: float
-    samples: int
-    interval: Interval | None
-    """Lowest and highest; None with one sample."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One configuration that was tried, at least by reusing a profile."""
-
-    config: TrainingConfig
-    row: int | None
-    origin: Origin
-    trial: str
-    """The trial whose profile it is projected from; the first measurement where there is no profile."""
-    estimated: float
-    projection: Projection | None
-    interval: Interval | None
-    """Of the projection: from the bias-corrected figure's lower end to the uncorrected one's upper end."""
-    corrected: float | None
-    """The projection, corrected by the bias of this run."""
-    reused: bool
-    measurement: Measurement | None
-    bias: float | None = None
-    """projected / measured − 1 of this configuration, on the nodes of the measurement."""
-
-    @property
-    def projected(self) -> float | None:
-        """Tokens/s/GPU by projection, uncorrected."""
-        return self.projection.tokens_per_second_per_gpu if self.projection else None
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Every candidate in the order of its proposal."""
-
-    candidates: tuple[Candidate, ...]
-    bias: Bias | None
-    baseline_config: TrainingConfig
-
-    @cached_property
-    def by_config(self) -> dict[TrainingConfig, Candidate]:
-        """Candidates by configuration."""
-        return {candidate.config: candidate for candidate in self.candidates}
-
-    @property
-    def baseline(self) -> Candidate | None:
-        """The baseline, once it is known."""
-        return self.by_config.get(self.baseline_config)
-
-    @cached_property
-    def by_projection(self) -> list[Candidate]:
-        """Projected candidates, best first; equal ones in the order of their proposal."""
-        projected = [candidate for candidate in self.candidates if candidate.projected is not None]
-        return sorted(projected, key=lambda candidate: -(candidate.projected or 0.0))
-
-    @property
-    def best_projected(self) -> Candidate | None:
-        """The incumbent."""
-        return self.by_projection[0] if self.by_projection else None
-
-    @cached_property
-    def best_measured(self) -> Candidate | None:
-        """The fastest that ran as a whole job."""
-        measured = [candidate for candidate in self.candidates if candidate.measurement]
-        return max(measured, key=_measured_value, default=None)
-
-    @property
-    def winner(self) -> Candidate | None:
-        """What the run recommends: the best measured, or, before anything is measured, the best projected."""
-        return self.best_measured or self.best_projected
+    state: RunState
+    asked: tuple[object, ...]
+    revision: int
+    known: int
+    evaluation: Evaluation
 
 
 def evaluate(problem: TuningProblem, settings: PlannerSettings, space: Space, state: RunState) -> Evaluation:
-    """Project and compare everything that was tried so far."""
-    sources = _sources(state)
+    """Project and compare everything that was tried so far; of a state that has grown, what is new in it."""
+    tally, asked = state.tally, (problem, settings.baseline, settings.validation.nodes)
+    kept: _Kept | None = space.memo.get("evaluation")
+    if kept is not None and kept.state is state and kept.asked == asked and kept.revision == tally.revision:
+        added = [_projected(problem, space, source, kept.evaluation.bias) for source in tally.evidence[kept.known :]]
+        evaluation = kept.evaluation.with_projected(added) if added else kept.evaluation
+    else:
+        evaluation = _evaluated(problem, settings, space, state)
+    space.memo["evaluation"] = _Kept(state, asked, tally.revision, len(tally.evidence), evaluation)
+    return evaluation
+
+
+def _evaluated(problem: TuningProblem, settings: PlannerSettings, space: Space, state: RunState) -> Evaluation:
     measurements = {config: _measurement(trials) for config, trials in _measured_trials(state).items()}
-    projections = {
-        config: cached_projection(problem, space, config, trial.report)
-        for config, (trial, _, _) in sources.items()
-        if trial.report is not None and trial.report.profile is not None
-    }
-    biases = _biases(problem, settings, space, sources, measurements)
+    biases = _biases(problem, settings, space, state.tally.sources, measurements)
     bias = _bias(biases)
     candidates = []
-    for config, (trial, origin, reused) in sources.items():
-        projection = projections.get(config)
-        interval, corrected = corrected_by(projection, bias)
-        row = space.row_of(config)
-        candidates.append(
-            Candidate(
-                config=config,
-                row=row,
-                origin=origin,
-                trial=trial.name,
-                estimated=_estimated(problem, space, config, row),
-                projection=projection,
-                interval=interval,
-                corrected=corrected,
-                reused=reused,
-                measurement=measurements.get(config),
-                bias=biases.get(config),
-            )
-        )
+    for source in sorted(state.tally.sources.values(), key=lambda source: source.place):
+        alone, config = _projected(problem, space, source, bias), source.config
+        candidates.append(replace(alone, measurement=measurements.get(config), bias=biases.get(config)))
     return Evaluation(tuple(candidates), bias, settings.baseline)
+
+
+def _projected(problem: TuningProblem, space: Space, source: Source, bias: Bias | None) -> Candidate:
+    """Return what is known of a configuration before it is measured."""
+    config, report = source.config, source.trial.report
+    has_profile = report is not None and report.profile is not None
+    projection = cached_projection(problem, space, config, report) if report and has_profile else None
+    interval, corrected = corrected_by(projection, bias)
+    row = space.row_of(config)
+    return Candidate(
+        config=config,
+        row=row,
+        origin=source.origin,
+        trial=source.trial.name,
+        estimated=_estimated(problem, space, config, row),
+        projection=projection,
+        interval=interval,
+        corrected=corrected,
+        reused=source.reused,
+        measurement=None,
+        place=source.place,
+    )
 
 
 def known_bias(problem: TuningProblem, settings: PlannerSettings, space: Space, state: RunState) -> Bias | None:
     """Return how far projections were off so far; None before anything is measured."""
     measurements = {config: _measurement(trials) for config, trials in _measured_trials(state).items()}
-    return _bias(_biases(problem, settings, space, _sources(state), measurements))
+    return _bias(_biases(problem, settings, space, state.tally.sources, measurements))
 
 
 def cached_projection(problem: TuningProblem, space: Space, config: TrainingConfig, report: TrialReport) -> Projection:
-    """Project a configuration once per report. The report is kept with its result, so that its identity stays."""
-    key = ("projection", id(report), problem.cluster.nodes, config)
-    if key not in space.memo:
-        space.memo[key] = (report, project(problem, config, report))
-    projection: Projection = space.memo[key][1]
-    return projection
+    """Project a configuration once per report."""
+    what = ("projection", problem.cluster.nodes, config)
+    return once_per_report(space, report, what, lambda: project(problem, config, report))
+
+
+def once_per_report(space: Space, report: TrialReport, what: tuple[object, ...], compute: Callable[[], T]) -> T:
+    """Return what follows from a report, computed once; who reads a ledger again has the same reports."""
+    key = (*what, report.identity)
+    kept: tuple[TrialReport, T] | None = space.memo.get(key)
+    if kept is None or not (kept[0] is report or kept[0] == report):
+        kept = space.memo[key] = report, compute()
+    return kept[1]
 
 
 def on_fewer_nodes(problem: TuningProblem, nodes: int) -> TuningProblem:
@@ -183,23 +116,6 @@ def on_fewer_nodes(problem: TuningProblem, nodes: int) -> TuningProblem:
     batch = max(1, problem.global_batch_size * nodes // problem.cluster.nodes)
     cluster = problem.cluster.model_copy(update={"nodes": nodes})
     return problem.model_copy(update={"cluster": cluster, "global_batch_size": batch})
-
-
-_Source = tuple[Trial, Origin, bool]
-
-
-def _sources(state: RunState) -> dict[TrainingConfig, _Source]:
-    """Return the trial that each configuration is known from, who proposed it, and whether it reuses a profile."""
-    sources: dict[TrainingConfig, _Source] = {}
-    for proposal in state.proposals:
-        if isinstance(proposal, Judge):
-            if proposal.verdict == "reused" and proposal.config is not None:
-                trial = state.trials[proposal.reused_trial]
-                sources.setdefault(proposal.config, (trial, proposal.origin, True))
-        elif state.trials[proposal.trial].report is not None:
-            trial = state.trials[proposal.trial]
-            sources.setdefault(proposal.config, (trial, proposal.origin, False))
-    return sources
 
 
 def _measured_trials(state: RunState) -> dict[TrainingConfig, list[Trial]]:
@@ -226,23 +142,27 @@ def _measurement(trials: list[Trial]) -> Measurement:
 
 
 def _step_interval(measured: Measured) -> Interval:
-    """Return the range of the middle half of the steps: what one run says about its own spread."""
+    """Return the range of the middle half of the steps: what one run says about its own spread.
+
+    Of a run that stopped early, the range of all its few steps, and at least what two runs differ by on either side.
+    """
     steps = sorted(measured.step_seconds)
-    quarter = len(steps) // 4
+    quarter, spread = (len(steps) // 4, 0.0) if measured.stopped_early is None else (0, LEAST_SPREAD)
     tokens = measured.tokens_per_step / measured.world_size
-    return Interval(tokens / max(steps[len(steps) - 1 - quarter], 1e-12), tokens / max(steps[quarter], 1e-12))
+    slowest, fastest = steps[len(steps) - 1 - quarter], steps[quarter]
+    return Interval(tokens / max(slowest, 1e-12) * (1 - spread), tokens / max(fastest, 1e-12) * (1 + spread))
 
 
 def _biases(
     problem: TuningProblem,
     settings: PlannerSettings,
     space: Space,
-    sources: dict[TrainingConfig, _Source],
+    sources: Mapping[TrainingConfig, Source],
     measurements: dict[TrainingConfig, Measurement],
 ) -> dict[TrainingConfig, float]:
     biases = {}
     for config, measurement in measurements.items():
-        trial = sources[config][0] if config in sources else None
+        trial = sources[config].trial if config in sources else None
         if trial is None or trial.report is None or trial.report.profile is None:
             continue
         measured_problem = on_fewer_nodes(problem, settings.validation.nodes)
@@ -286,7 +206,3 @@ def _estimated(problem: TuningProblem, space: Space, config: TrainingConfig, row
     if row is not None:
         return float(space.tokens_per_second_per_gpu[row])
     return float(estimate_step(problem, ConfigBatch.of([config])).tokens_per_second_per_gpu[0])
-
-
-def _measured_value(candidate: Candidate) -> float:
-    return candidate.measurement.tokens_per_second_per_gpu if candidate.measurement else 0.0

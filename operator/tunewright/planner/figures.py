@@ -7,7 +7,7 @@ from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.domain.value import Value
 from tunewright.legality import judge_runner
-from tunewright.planner.evaluation import Candidate, Evaluation
+from tunewright.planner.candidates import Candidate, Evaluation
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.state import RunState
 from tunewright.search.space import Space

@@ -11,6 +11,7 @@ from tunewright.domain.config_batch import FloatArray, IntArray
 from tunewright.performance.profiled import profiled_layer_times
 from tunewright.performance.step import estimate
 from tunewright.planner.decisions import Origin
+from tunewright.planner.evaluation import once_per_report
 from tunewright.planner.state import Trial
 from tunewright.planner.turn import Turn
 from tunewright.trial_protocol.report import TrialReport
@@ -21,20 +22,21 @@ LEAST_GAIN = 0.001
 
 def follow_up(turn: Turn) -> None:
     """Project the best neighbours of each profile that were not proposed yet: the best, and the best other schedule."""
-    for trial in turn.snapshot.state.profiles:
-        if trial.report is not None and trial.report.profile is not None:
+    tally = turn.snapshot.state.tally
+    for trial in sorted(tally.profiled[tally.followed_up :], key=lambda trial: trial.place):
+        if trial.report is not None:
             _follow_up(turn, trial, trial.report)
 
 
 def group_projections(turn: Turn, report: TrialReport, group: int) -> tuple[IntArray, FloatArray]:
     """Return the fitting rows of a profile group and their projected tokens/s/GPU; computed once per report."""
     space = turn.snapshot.space
-    key = ("group", id(report))
-    if key not in space.memo:
+
+    def compute() -> tuple[IntArray, FloatArray]:
         rows = np.flatnonzero((space.key_index == group) & space.fits)
-        space.memo[key] = (report, rows, _projected(turn, report, rows) if len(rows) else np.zeros(0))
-    _, rows, projected = space.memo[key]
-    return rows, projected
+        return rows, _projected(turn, report, rows) if len(rows) else np.zeros(0)
+
+    return once_per_report(space, report, ("group",), compute)
 
 
 def _projected(turn: Turn, report: TrialReport, rows: IntArray) -> FloatArray:
@@ -57,7 +59,7 @@ def _follow_up(turn: Turn, trial: Trial, report: TrialReport) -> None:
         if value > own.projected * (1 + LEAST_GAIN) and not turn.is_seen(config):
             reason = f"{describe(config)}: {value / own.projected - 1:+.1%} over {trial.name} by projection"
             origin = Origin(phase="explore", proposed_by="surrogate", round=trial.origin.round, reason=reason)
-            turn.consider(config, origin)
+            turn.reuse(config, origin, trial)
 
 
 def _best_and_other_schedule(turn: Turn, rows: IntArray, projected: FloatArray) -> list[int]:

@@ -32,7 +32,14 @@ class Forecast(Value):
 
 
 def forecast(problem: TuningProblem, settings: PlannerSettings, space: Space) -> Forecast:
-    """Estimate trials, accelerator hours, duration and LLM cost of a whole run."""
+    """Estimate trials, accelerator hours, duration and LLM cost of a whole run. The latest one is kept."""
+    kept: tuple[object, Forecast] | None = space.memo.get("forecast")
+    if kept is None or kept[0] != (problem, settings):
+        kept = space.memo["forecast"] = (problem, settings), _forecast(problem, settings, space)
+    return kept[1]
+
+
+def _forecast(problem: TuningProblem, settings: PlannerSettings, space: Space) -> Forecast:
     swept = min(_sweep_trials(space, settings), trials_allowed(settings))
     rounds = settings.explore.patience + WINNING_ROUNDS
     groups = len({int(group) for group in space.key_index[space.fits]})

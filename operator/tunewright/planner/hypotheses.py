@@ -12,8 +12,9 @@ from typing import Literal
 from pydantic import Field
 
 from tunewright.domain.value import Value
+from tunewright.planner.candidates import Candidate, Evaluation
 from tunewright.planner.decisions import Judge
-from tunewright.planner.evaluation import LEAST_SPREAD, Candidate, Evaluation
+from tunewright.planner.evaluation import LEAST_SPREAD
 from tunewright.planner.records import Hypothesis
 from tunewright.planner.state import AskedRound, Proposal, RunState
 

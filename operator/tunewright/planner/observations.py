@@ -1,8 +1,8 @@
 """What the surrogate learns from: the figures of every row that was tried. Called by explore and briefing."""
 
 from tunewright.performance.profile_key import KEY_FIELDS
+from tunewright.planner.candidates import Candidate
 from tunewright.planner.decisions import Acquisition
-from tunewright.planner.evaluation import Candidate
 from tunewright.planner.turn import Turn
 from tunewright.search.surrogate import Observation, Scored, Surrogate
 from tunewright.units import six_digits

@@ -6,8 +6,9 @@ Called by the engine when it writes a round, and by the strict replay, which der
 from collections.abc import Sequence
 
 from tunewright.domain.training_config import TrainingConfig
+from tunewright.planner.candidates import Bias
 from tunewright.planner.decisions import Decision, Judge
-from tunewright.planner.evaluation import Bias, cached_projection, corrected_by, known_bias
+from tunewright.planner.evaluation import cached_projection, corrected_by, known_bias
 from tunewright.planner.records import ProjectedFigure, Round
 from tunewright.planner.snapshot import Snapshot
 from tunewright.planner.state import Trial

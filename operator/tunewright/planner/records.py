@@ -22,6 +22,7 @@ from tunewright.trial_protocol.request import ExpectedDevice
 LEDGER_VERSION = 2
 TIMINGS = frozenset(
     {"at", "elapsedSeconds", "gpuSeconds", "latencySeconds", "queuedSeconds", "wallSeconds", "seconds", "stepSeconds"}
+    | {"cutoffStepSeconds"}
 )
 DIGESTS = frozenset({"digest", "previous", "requestDigest", "rerunOf", "warmStartOf"})
 """Digests of text with clock readings or a run's own id in it."""

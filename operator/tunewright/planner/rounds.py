@@ -7,7 +7,6 @@ whose answer failed.
 from typing import Literal
 
 from tunewright.planner.decisions import StartTrial
-from tunewright.planner.evaluation import Candidate, Evaluation
 from tunewright.planner.state import RunState
 
 LEAST_IMPROVEMENT = 0.001
@@ -29,22 +28,6 @@ def is_under_way(state: RunState, number: int) -> bool:
         return True
     starts = [proposal for proposal in state.proposals_of(number) if isinstance(proposal, StartTrial)]
     return any(state.trials[start.trial].running for start in starts)
-
-
-def best_by_round(evaluation: Evaluation) -> dict[int, float]:
-    """Return the best projection of each round, in tokens/s/GPU; the seed phase is round 0."""
-    best: dict[int, float] = {}
-    for candidate in evaluation.candidates:
-        if candidate.origin.phase == "validate":
-            continue  # projected for a measurement, after all rounds
-        number = candidate.origin.round
-        best[number] = max(best.get(number, 0.0), value_of(candidate))
-    return best
-
-
-def value_of(candidate: Candidate) -> float:
-    """Return a candidate's projection, 0 where there is none."""
-    return candidate.projected or 0.0
 
 
 def outcome(state: RunState, best: dict[int, float], number: int) -> Outcome:
@@ -74,7 +57,6 @@ def _is_undecided(state: RunState, number: int) -> bool:
 
 def _beside(state: RunState, best: dict[int, float], number: int) -> list[float]:
     """Return the best of the surrogate's nearest rounds with figures, on both sides of a round."""
-    theirs = [other for other in sorted(best) if other > 0 and not is_of_llm(state, other)]
-    before = [other for other in theirs if other < number][-1:]
-    after = [other for other in theirs if other > number][:1]
-    return [best[other] for other in before + after]
+    sides = range(number - 1, 0, -1), range(number + 1, max(best) + 1)
+    nearest = (next((other for other in side if other in best and not is_of_llm(state, other)), 0) for side in sides)
+    return [best[other] for other in nearest if other]

@@ -57,6 +57,7 @@ class ValidationSettings(Value):
     steps: int = Field(10, ge=1, le=64)
     warmup_steps: int = Field(2, ge=0, le=100)
     repeats: int = Field(2, ge=1, le=20, description="Runs of the fastest in all; of the others one.")
+    early_stop: bool = Field(False, description="Whether jobs that are clearly losing stop early; once, they did not.")
 
 
 class Reference(Value):

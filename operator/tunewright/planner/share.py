@@ -6,8 +6,8 @@ round whose trials are still running counts as soon as they have ended.
 
 from dataclasses import dataclass
 
-from tunewright.planner.evaluation import Evaluation
-from tunewright.planner.rounds import best_by_round, is_of_llm, outcome
+from tunewright.planner.candidates import Evaluation
+from tunewright.planner.rounds import is_of_llm, outcome
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.state import RunState
 from tunewright.units import format_speed
@@ -36,7 +36,7 @@ class Share:
 def llm_share(settings: PlannerSettings, state: RunState, evaluation: Evaluation) -> Share:
     """Go through the rounds in order: each adds the share in force, each question takes a round."""
     full = settings.explore.llm_share_percent
-    best = best_by_round(evaluation)
+    best = evaluation.best_by_round
     losses, credit, lost, won = 0, 0, [], []
     for number in range(1, state.explore_round + 1):
         credit += _percent(full, losses)

@@ -7,7 +7,6 @@ only new records are read.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tunewright.domain.training_config import TrainingConfig
 from tunewright.errors import LedgerError
 from tunewright.planner.decisions import (
     AskAdvisor,
@@ -15,7 +14,6 @@ from tunewright.planner.decisions import (
     EnterPhase,
     Finish,
     Judge,
-    Origin,
     Phase,
     StartTrial,
     StopTrial,
@@ -31,84 +29,14 @@ from tunewright.planner.records import (
 )
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.spent import Spent
-from tunewright.trial_protocol.identity import TrialIdentity, TrialKind, config_digest
-from tunewright.trial_protocol.report import FailureClass, Runner, TrialReport
+from tunewright.planner.tally import Tally
+from tunewright.planner.trial import Attempt, Trial, failure_of
+from tunewright.trial_protocol.identity import TrialIdentity
+from tunewright.trial_protocol.report import Runner
+
+__all__ = ["AskedRound", "Attempt", "Proposal", "RunState", "Trial", "failure_of", "fold"]
 
 Proposal = StartTrial | Judge
-
-
-@dataclass
-class Attempt:
-    """One try at a trial. `finished` is None while it runs."""
-
-    number: int
-    reserved_gpu_seconds: float
-    is_started: bool = False
-    """Whether it was seen to exist: then it is never started again."""
-    is_stopping: bool = False
-    finished: TrialFinished | None = None
-
-
-@dataclass
-class Trial:
-    """One trial with all its attempts."""
-
-    start: StartTrial
-    attempts: list[Attempt] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """Its identifier, such as t0007."""
-        return self.start.trial
-
-    @property
-    def kind(self) -> TrialKind:
-        """Profile or measure."""
-        return self.start.kind
-
-    @property
-    def config(self) -> TrainingConfig:
-        """What is tried."""
-        return self.start.config
-
-    @property
-    def origin(self) -> Origin:
-        """Who proposed it."""
-        return self.start.origin
-
-    @property
-    def running(self) -> bool:
-        """Whether an attempt is started and not finished."""
-        return self.attempts[-1].finished is None
-
-    @property
-    def finished(self) -> TrialFinished | None:
-        """The end of the last attempt."""
-        return self.attempts[-1].finished
-
-    @property
-    def report(self) -> TrialReport | None:
-        """The report of a trial that succeeded."""
-        return self.finished.report if self.finished is not None and self.failure is None else None
-
-    @property
-    def failure(self) -> FailureClass | None:
-        """Why the last attempt failed; None while it runs or when it succeeded."""
-        return failure_of(self.finished) if self.finished is not None else None
-
-    @property
-    def own_attempts(self) -> int:
-        """Attempts that were not interrupted from outside: these use up the attempts that a trial has."""
-        ends = [attempt.finished.failure for attempt in self.attempts if attempt.finished is not None]
-        return len(self.attempts) - ends.count("Interrupted")
-
-    @property
-    def gpu_seconds(self) -> float:
-        """What all attempts used; those that still run count with their reservation."""
-        return sum(
-            attempt.reserved_gpu_seconds if attempt.finished is None else attempt.finished.gpu_seconds
-            for attempt in self.attempts
-        )
 
 
 @dataclass
@@ -133,6 +61,10 @@ class RunState:
     phase: Phase | None = None
     phase_reason: str = ""
     trials: dict[str, Trial] = field(default_factory=dict)
+    profiles: list[Trial] = field(default_factory=list)
+    """Profile trials, in order."""
+    measurements: list[Trial] = field(default_factory=list)
+    """Measure trials, in order."""
     finished_attempts: list[TrialFinished] = field(default_factory=list)
     proposals: list[Proposal] = field(default_factory=list)
     """First starts of trials and judgements, in the order in which they were decided."""
@@ -144,27 +76,22 @@ class RunState:
     """Profiled since the latest round: no round has recorded their projections yet."""
     elapsed_seconds: float = 0.0
     decided_rounds: int = 0
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def running(self) -> list[Trial]:
-        """Trials with an attempt under way."""
-        return [trial for trial in self.trials.values() if trial.running]
+        """Trials with an attempt under way, in order."""
+        return sorted(self.tally.running.values(), key=_place)
 
     @property
-    def profiles(self) -> list[Trial]:
-        """Profile trials, in order."""
-        return [trial for trial in self.trials.values() if trial.kind == "profile"]
-
-    @property
-    def measurements(self) -> list[Trial]:
-        """Measure trials, in order."""
-        return [trial for trial in self.trials.values() if trial.kind == "measure"]
+    def failed(self) -> list[Trial]:
+        """Trials whose last attempt ended with a failure, in order."""
+        return sorted(self.tally.failed.values(), key=_place)
 
     @property
     def runner(self) -> Runner | None:
         """Who computes this run's trials, by the latest report that says so; None before. Recorded answers do not."""
-        own = (end.report for end in reversed(self.finished_attempts) if end.report and not end.recorded_from)
-        return next((report.runner for report in own if report.runner), None)
+        return self.tally.runner
 
     @property
     def judged(self) -> list[Judge]:
@@ -181,12 +108,19 @@ class RunState:
         return self.by_round.get(round_number, [])
 
     @property
+    def gpu_seconds(self) -> float:
+        """What all attempts used; those that still run count with their reservation."""
+        return self.tally.ended_gpu_seconds + sum(
+            attempt.reserved_gpu_seconds
+            for trial in self.running
+            for attempt in trial.attempts
+            if attempt.finished is None
+        )
+
+    @property
     def spent(self) -> Spent:
         """What the run has used so far."""
-        spent = Spent(
-            gpu_seconds=sum(trial.gpu_seconds for trial in self.trials.values()),
-            queued_seconds=sum(attempt.queued_seconds for attempt in self.finished_attempts),
-        )
+        spent = Spent(gpu_seconds=self.gpu_seconds, queued_seconds=self.tally.queued_seconds)
         for asked in self.asked.values():
             spent.add_question(asked.ask, asked.advice)
         return spent
@@ -203,11 +137,6 @@ def fold(records: Iterable[Record], state: RunState | None = None) -> RunState:
     return state
 
 
-def failure_of(finished: TrialFinished) -> FailureClass | None:
-    """Return why an attempt failed; None when it succeeded."""
-    return finished.failure or (finished.report.failure if finished.report else "ResultMissing")
-
-
 def _apply(state: RunState, record: Record) -> None:
     match record:
         case Header():
@@ -221,6 +150,8 @@ def _apply(state: RunState, record: Record) -> None:
             state.unprojected = []
             for decision in record.decisions:
                 _apply_decision(state, decision)
+            if any(_is_beyond_following_up(decision) for decision in record.decisions):
+                state.tally.followed_up = len(state.tally.profiled)
         case Advice():
             _asked_round(state, record).advice = record
         case TrialStarted():
@@ -229,6 +160,7 @@ def _apply(state: RunState, record: Record) -> None:
             _check_report(state, record)
             _open_attempt(state, record).finished = record
             state.finished_attempts.append(record)
+            state.tally.ended(state.trials[record.trial], record)
             if record.report is not None and record.report.profile is not None and record.failure is None:
                 state.unprojected.append(state.trials[record.trial])
 
@@ -238,13 +170,7 @@ def _apply_decision(state: RunState, decision: Decision) -> None:
         case EnterPhase():
             state.phase, state.phase_reason = decision.phase, decision.reason
         case StartTrial():
-            if decision.attempt == 1:
-                state.trials[decision.trial] = Trial(decision)
-                _add_proposal(state, decision)
-            elif decision.trial not in state.trials:
-                raise LedgerError(f"attempt {decision.attempt} of {decision.trial} comes before its first")
-            attempt = Attempt(decision.attempt, decision.reserved_gpu_seconds)
-            state.trials[decision.trial].attempts.append(attempt)
+            _begin_attempt(state, decision)
         case Judge():
             _add_proposal(state, decision)
         case AskAdvisor():
@@ -253,6 +179,31 @@ def _apply_decision(state: RunState, decision: Decision) -> None:
             _open_attempt(state, decision).is_stopping = True
         case Finish():
             state.finish = decision
+
+
+def _begin_attempt(state: RunState, start: StartTrial) -> None:
+    if start.attempt == 1:
+        trial = state.trials[start.trial] = Trial(start, place=len(state.proposals))
+        (state.profiles if start.kind == "profile" else state.measurements).append(trial)
+        _add_proposal(state, start)
+    elif start.trial not in state.trials:
+        raise LedgerError(f"attempt {start.attempt} of {start.trial} comes before its first")
+    trial = state.trials[start.trial]
+    trial.attempts.append(Attempt(start.attempt, start.reserved_gpu_seconds))
+    state.tally.attempted(trial)
+
+
+def _is_beyond_following_up(decision: Decision) -> bool:
+    """Tell whether something is only decided once every profile has told what it says about its neighbours."""
+    match decision:
+        case StartTrial():
+            return decision.attempt == 1 and decision.origin.phase == "explore"
+        case Judge():
+            return decision.origin.proposed_by == "llm"
+        case EnterPhase():
+            return decision.phase == "validate"
+        case _:
+            return isinstance(decision, AskAdvisor)
 
 
 def _reopen_if_raised(state: RunState, wanted: PlannerSettings) -> None:
@@ -264,6 +215,10 @@ def _reopen_if_raised(state: RunState, wanted: PlannerSettings) -> None:
 
 
 def _add_proposal(state: RunState, proposal: Proposal) -> None:
+    name = proposal.trial if isinstance(proposal, StartTrial) else proposal.reused_trial
+    if name and name not in state.trials:
+        raise LedgerError(f"a proposal reuses the profile of {name}, which was not started before")
+    state.tally.proposed(proposal, state.trials[name] if name else None, len(state.proposals))
     state.proposals.append(proposal)
     state.by_round.setdefault(proposal.origin.round, []).append(proposal)
 
@@ -281,13 +236,7 @@ def _check_report(state: RunState, record: TrialFinished) -> None:
     trial = state.trials.get(record.trial)
     if record.report is None or trial is None or state.header is None:
         return
-    expected = TrialIdentity(
-        run_uid=state.header.run_uid,
-        trial=record.trial,
-        attempt=record.attempt,
-        kind=trial.kind,
-        config_digest=config_digest(trial.config),
-    )
+    expected = TrialIdentity.of(state.header.run_uid, record.trial, record.attempt, trial.kind, trial.config)
     if record.report.identity != expected:
         raise LedgerError(f"the report of {record.trial}, attempt {record.attempt}, belongs to another trial")
 
@@ -297,3 +246,7 @@ def _asked_round(state: RunState, record: Advice) -> AskedRound:
     if asked is None or asked.advice is not None:
         raise LedgerError(f"an answer to round {record.round}, which does not wait for one")
     return asked
+
+
+def _place(trial: Trial) -> int:
+    return trial.place

@@ -4,10 +4,10 @@ A rule returns why it stops, or an empty text.
 """
 
 from collections.abc import Callable
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from tunewright.planner import budget
-from tunewright.planner.rounds import LEAST_IMPROVEMENT, best_by_round, is_of_llm, is_under_way, outcome
+from tunewright.planner.rounds import LEAST_IMPROVEMENT, is_of_llm, is_under_way, outcome
 from tunewright.planner.state import Trial, failure_of
 from tunewright.planner.turn import Turn
 from tunewright.trial_protocol.identity import MOST_ATTEMPTS
@@ -22,7 +22,7 @@ Rule = Callable[[Turn], str]
 def too_many_failed_trials(turn: Turn) -> str:
     """More trials failed by faults of the place than the budget allows."""
     limit = turn.snapshot.settings.budget.max_failed_trials
-    failed = [trial for trial in turn.snapshot.state.trials.values() if has_failed_for_good(turn, trial)]
+    failed = [trial for trial in turn.snapshot.state.failed if has_failed_for_good(turn, trial)]
     faults = [trial for trial in failed if trial.failure and is_fault_of_place(trial.failure)]
     if len(faults) <= limit:
         return ""
@@ -32,7 +32,7 @@ def too_many_failed_trials(turn: Turn) -> str:
 
 def same_fault_again(turn: Turn) -> str:
     """The latest trials all ended with the same fault of the place."""
-    ended = _ended_trials(turn)[-IDENTICAL_FAILURES:]
+    ended = _latest_ended(turn)
     failures = {trial.failure for trial in ended}
     fault = ended[-1].failure if ended else None
     if len(ended) < IDENTICAL_FAILURES or len(failures) > 1 or fault is None or not is_fault_of_place(fault):
@@ -47,11 +47,12 @@ def same_fault_at_every_attempt(turn: Turn) -> str:
     tried again.
     """
     state = turn.snapshot.state
-    ended = [end for end in state.finished_attempts if failure_of(end) not in ENDED_BY_DRIVER]
-    fault = failure_of(ended[-1]) if ended else None
-    if fault is None or fault == "Preempted" or not is_fault_of_place(fault):
+    backwards = (end for end in reversed(state.finished_attempts) if failure_of(end) not in ENDED_BY_DRIVER)
+    last = next(backwards, None)
+    fault = failure_of(last) if last else None
+    if last is None or fault is None or fault == "Preempted" or not is_fault_of_place(fault):
         return ""
-    latest = list(takewhile(lambda end: failure_of(end) == fault, reversed(ended)))
+    latest = [last, *takewhile(lambda end: failure_of(end) == fault, backwards)]
     trials = [state.trials[name] for name in {end.trial for end in latest}]
     is_hopeless = len(trials) > 1 and any(has_failed_for_good(turn, trial) for trial in trials)
     if len(latest) <= IDENTICAL_FAILURES or not is_hopeless:
@@ -126,7 +127,7 @@ def rounds_without_improvement(turn: Turn) -> int:
 
     A round that the LLM lost to the surrogate says nothing about what the surrogate could still find: it is left out.
     """
-    state, found = turn.snapshot.state, best_by_round(turn.evaluation)
+    state, found = turn.snapshot.state, turn.evaluation.best_by_round
     best, idle = found.get(0, 0.0), 0
     for number in range(1, state.explore_round + 1):
         if is_under_way(state, number):
@@ -140,14 +141,17 @@ def rounds_without_improvement(turn: Turn) -> int:
     return idle
 
 
-def _ended_trials(turn: Turn) -> list[Trial]:
-    """Return trials in the order in which they ended for good."""
-    ended: dict[str, Trial] = {}
-    for finished in turn.snapshot.state.finished_attempts:
-        trial = turn.snapshot.state.trials[finished.trial]
-        if trial.finished is finished and not may_retry(turn, trial) and trial.failure not in ENDED_BY_DRIVER:
-            ended[trial.name] = trial
-    return list(ended.values())
+def _latest_ended(turn: Turn) -> list[Trial]:
+    """Return the latest trials that ended for good, in the order in which they did."""
+    trials = turn.snapshot.state.trials
+    for_good = (
+        trial
+        for end in reversed(turn.snapshot.state.finished_attempts)
+        if (trial := trials[end.trial]).finished is end
+        and not may_retry(turn, trial)
+        and trial.failure not in ENDED_BY_DRIVER
+    )
+    return [*islice(for_good, IDENTICAL_FAILURES)][::-1]
 
 
 def told(trial: Trial) -> str:

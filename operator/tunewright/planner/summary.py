@@ -5,6 +5,7 @@ the records each time; nothing is counted along the way.
 """
 
 from collections import Counter
+from itertools import islice
 from typing import Literal
 
 from pydantic import Field
@@ -16,8 +17,9 @@ from tunewright.domain.value import Value
 from tunewright.planner.advisor_figures import AdvisorFigures, advisor_figures
 from tunewright.planner.answer import answer_of
 from tunewright.planner.axis_table import AxisRow, axis_table
-from tunewright.planner.decisions import FinishReason, Judge, Phase, ProposedBy
-from tunewright.planner.evaluation import Candidate, Evaluation, evaluate
+from tunewright.planner.candidates import Candidate, Evaluation
+from tunewright.planner.decisions import FinishReason, Phase, ProposedBy, Verdict
+from tunewright.planner.evaluation import evaluate
 from tunewright.planner.figures import (
     BestMeasured,
     BestProjected,
@@ -164,14 +166,15 @@ def _state(state: RunState, evaluation: Evaluation) -> RunPhase:
 
 
 def _is_simulated(state: RunState) -> bool:
-    reports = [trial.report for trial in state.trials.values() if trial.report is not None]
-    return any(report.simulated for report in reports) or (state.header is not None and state.header.simulated)
+    return state.tally.is_simulated or (state.header is not None and state.header.simulated)
 
 
 def _counters(settings: PlannerSettings, state: RunState, evaluation: Evaluation) -> Counters:
-    verdicts = Counter(judge.verdict for judge in state.judged)
+    verdicts: Counter[Verdict] = Counter()
+    for (verdict, _), count in state.tally.verdicts.items():
+        verdicts[verdict] += count
     # An interrupted trial is to run again: nothing is wrong with it or its place.
-    failed = [trial for trial in state.trials.values() if trial.failure and trial.failure != "Interrupted"]
+    failed = [trial for trial in state.failed if trial.failure != "Interrupted"]
     classes = Counter(trial.failure for trial in failed if trial.failure)
     return Counters(
         profiles=len(state.profiles),
@@ -192,7 +195,7 @@ def _counters(settings: PlannerSettings, state: RunState, evaluation: Evaluation
 
 def _last_failure(state: RunState, failed: list[Trial]) -> LastFailure | None:
     names = {trial.name for trial in failed}
-    for finished in reversed(state.finished_attempts):
+    for finished in reversed(state.finished_attempts) if names else ():
         trial = state.trials[finished.trial]
         if finished.trial in names and trial.failure:
             message = finished.message or (finished.report.message if finished.report else "")
@@ -218,15 +221,17 @@ def _saved_gpu_seconds(state: RunState) -> float:
 
     What a profile said about its neighbours does not count: nobody would have started a trial for it.
     """
-    costs = [trial.gpu_seconds for trial in state.profiles if not trial.running]
-    saved = sum(_saves_a_trial(judge) for judge in state.judged)
-    return saved * sum(costs) / len(costs) if costs else 0.0
+    running = [trial for trial in state.running if trial.kind == "profile"]
+    ended = len(state.profiles) - len(running)
+    earlier = sum(end.gpu_seconds for trial in running for attempt in trial.attempts if (end := attempt.finished))
+    saved = sum(count for what, count in state.tally.verdicts.items() if _saves_a_trial(*what))
+    return saved * (state.tally.ended_profile_gpu_seconds - earlier) / ended if ended else 0.0
 
 
-def _saves_a_trial(judge: Judge) -> bool:
-    if judge.verdict == "reused":
-        return judge.origin.proposed_by != "surrogate"
-    return judge.verdict in ("filtered", "pruned")
+def _saves_a_trial(verdict: Verdict, proposed_by: ProposedBy) -> bool:
+    if verdict == "reused":
+        return proposed_by != "surrogate"
+    return verdict in ("filtered", "pruned")
 
 
 def _rows(space: Space, evaluation: Evaluation) -> tuple[CandidateRow, ...]:
@@ -239,8 +244,9 @@ def _rows(space: Space, evaluation: Evaluation) -> tuple[CandidateRow, ...]:
 
 def _filtered_rows(space: Space, state: RunState) -> tuple[CandidateRow, ...]:
     """Return the proposals that the memory model rejected, in the order in which they were made."""
-    judged = [judge for judge in state.judged if judge.verdict == "filtered" and judge.config is not None]
-    rows = [(judge, space.row_of(judge.config)) for judge in judged if judge.config is not None]
+    filtered = (judge for judge in state.judged if judge.verdict == "filtered" and judge.config is not None)
+    found = ((judge, space.row_of(judge.config)) for judge in filtered if judge.config is not None)
+    rows = islice(((judge, row) for judge, row in found if row is not None), MOST_CANDIDATE_ROWS)
     return tuple(
         CandidateRow(
             trial="-",
@@ -251,8 +257,7 @@ def _filtered_rows(space: Space, state: RunState) -> tuple[CandidateRow, ...]:
             estimated=float(space.tokens_per_second_per_gpu[row]),
             filtered=True,
         )
-        for judge, row in rows[:MOST_CANDIDATE_ROWS]
-        if row is not None
+        for judge, row in rows
     )
 
 

@@ -17,10 +17,12 @@ from tunewright.domain.config_batch import BoolArray, ConfigBatch
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.performance.profile_key import profile_key
 from tunewright.planner import budget
+from tunewright.planner.candidates import Evaluation
 from tunewright.planner.decisions import Decision, Judge, Origin, StartTrial, Verdict
-from tunewright.planner.evaluation import Evaluation, evaluate
+from tunewright.planner.evaluation import evaluate
 from tunewright.planner.snapshot import Snapshot
 from tunewright.planner.state import Trial
+from tunewright.search.space import Space
 
 Consideration = Literal["judged", "started", "no-slot", "no-budget", "waits"]
 _LONGEST_MESSAGE = 2000
@@ -34,6 +36,8 @@ class Turn:
     decisions: list[Decision] = field(default_factory=list)
     is_ending: bool = False
     """The run is to end: nothing else is decided, also while what runs is still being stopped."""
+    _seen_now: dict[TrainingConfig, str] = field(default_factory=dict)
+    """What became of configurations in this call; those judged in other ways may be proposed again."""
 
     @cached_property
     def evaluation(self) -> Evaluation:
@@ -82,7 +86,7 @@ class Turn:
 
         Without `may_start`, what would need a trial is left undecided, as if the budget did not allow it.
         """
-        if earlier := self._seen.get(config):
+        if earlier := self._seen_now.get(config) or self.snapshot.state.tally.seen.get(config):
             return self.judge(config, "duplicate", f"already {earlier}", origin)
         row = self.snapshot.space.row_of(config)
         if row is None:
@@ -91,13 +95,17 @@ class Turn:
             return self.judge(config, "filtered", self.snapshot.space.memory_verdict(row).message(0), origin)
         known = self.trial_of(row)
         if known is not None and known.report is not None:
-            message = f"its profile was taken by {known.name}: projected without a trial"
-            return self.judge(config, "reused", message, origin, known.name)
+            return self.reuse(config, origin, known)
         if reason := self.ruled_out(row) or (cannot_win(row) if cannot_win else ""):
             return self.judge(config, "pruned", reason, origin)
         if not may_start:
             return "no-budget"
         return self._start_profile(row, config, origin, known)
+
+    def reuse(self, config: TrainingConfig, origin: Origin, known: Trial) -> Consideration:
+        """Record a proposal that needs no trial, because `known` has taken its profile."""
+        message = f"its profile was taken by {known.name}: projected without a trial"
+        return self.judge(config, "reused", message, origin, known.name)
 
     def judge(
         self, config: TrainingConfig | None, verdict: Verdict, message: str, origin: Origin, reused_trial: str = ""
@@ -108,12 +116,12 @@ class Turn:
             Judge(config=config, verdict=verdict, message=text, origin=origin, reused_trial=reused_trial)
         )
         if config is not None and verdict == "reused":
-            self._seen[config] = f"projected from {reused_trial}"
+            self._seen_now[config] = f"projected from {reused_trial}"
         return "judged"
 
     def trial_of(self, row: int) -> Trial | None:
-        """Return the profile trial that has the profile key of a row, if there is one."""
-        return self._profiles.get(self.snapshot.space.profile_key(row))
+        """Return the profile trial that has the profile key of a row, if there is one: one with a report first."""
+        return self.snapshot.state.tally.by_key.get(self.snapshot.space.profile_key(row))
 
     def ruled_out(self, row: int) -> str:
         """Say why failed trials speak against a row; empty when they do not."""
@@ -131,13 +139,12 @@ class Turn:
         candidates = space.fits.copy()
         for _, least in self._out_of_memory:
             candidates &= space.allocated_bytes < least
-        profiled = [self._group(trial.config) for trial in self._profiles.values()]
-        profiled += [self._group(item.config) for item in self.started]
+        profiled = [*_profiled_groups(self.snapshot), *(_group(space, item.config) for item in self.started)]
         return candidates & ~np.isin(space.key_index, profiled)
 
     def is_seen(self, config: TrainingConfig) -> bool:
         """Tell whether a configuration has a trial or a projection already."""
-        return config in self._seen
+        return config in self._seen_now or config in self.snapshot.state.tally.seen
 
     def next_trial(self) -> str:
         """Return the name of the next new trial."""
@@ -152,7 +159,7 @@ class Turn:
     def start(self, trial: StartTrial) -> None:
         """Record the start of a trial and take its slot, its key and its reservation."""
         self.decisions.append(trial)
-        self._seen[trial.config] = f"tried by {trial.trial}"
+        self._seen_now[trial.config] = f"tried by {trial.trial}"
 
     def _start_profile(self, row: int, config: TrainingConfig, origin: Origin, known: Trial | None) -> Consideration:
         key = self.snapshot.space.profile_key(row)
@@ -181,31 +188,27 @@ class Turn:
         message = f"{describe(config)} is legal, and not among the values that this run searches"
         return self.judge(config, "outside", message, origin)
 
-    def _group(self, config: TrainingConfig) -> int:
-        row = self.snapshot.space.row_of(config)
-        return -1 if row is None else int(self.snapshot.space.key_index[row])
-
-    @cached_property
-    def _seen(self) -> dict[TrainingConfig, str]:
-        """Configurations that have a trial or a projection; those judged otherwise may be proposed again."""
-        seen: dict[TrainingConfig, str] = {}
-        for proposal in self.snapshot.state.proposals:
-            if isinstance(proposal, StartTrial):
-                seen.setdefault(proposal.config, f"tried by {proposal.trial}")
-            elif proposal.verdict == "reused" and proposal.config is not None:
-                seen.setdefault(proposal.config, f"projected from {proposal.reused_trial}")
-        return seen
-
-    @cached_property
-    def _profiles(self) -> dict[str, Trial]:
-        return {trial.start.profile_key: trial for trial in self.snapshot.state.profiles}
-
     @cached_property
     def _out_of_memory(self) -> list[tuple[str, float]]:
         """Trials that ran out of memory, with the allocation that the model predicts for their configuration."""
-        found = []
-        for trial in self.snapshot.state.trials.values():
-            row = self.snapshot.space.row_of(trial.config)
-            if trial.failure == "DeviceOutOfMemory" and row is not None:
-                found.append((trial.name, float(self.snapshot.space.allocated_bytes[row])))
+        space, found = self.snapshot.space, []
+        for trial in self.snapshot.state.failed:
+            row = space.row_of(trial.config) if trial.failure == "DeviceOutOfMemory" else None
+            if row is not None:
+                found.append((trial.name, float(space.allocated_bytes[row])))
         return found
+
+
+def _group(space: Space, config: TrainingConfig) -> int:
+    row = space.row_of(config)
+    return -1 if row is None else int(space.key_index[row])
+
+
+def _profiled_groups(snapshot: Snapshot) -> list[int]:
+    """Return the profile groups of all profile trials; only those of new trials are looked up."""
+    space, state = snapshot.space, snapshot.state
+    kept: tuple[object, list[int]] = space.memo.get("profiled groups", (None, []))
+    groups = kept[1] if kept[0] is state else []
+    groups += [_group(space, trial.config) for trial in state.profiles[len(groups) :]]
+    space.memo["profiled groups"] = state, groups
+    return groups

@@ -2,7 +2,8 @@
 
 A measurement has the cluster to itself whatever `parallel_trials` says, so that all are taken under the same
 conditions. Each is the one that promises most after those before it: what a job lost on the way from projection to
-measurement, its relatives are expected to lose too. The fastest is measured again, for its spread.
+measurement, its relatives are expected to lose too. The fastest is measured again, for its spread. A job that is
+clearly slower than the fastest before it stops after a few steps: that is a measurement, and no failure.
 """
 
 import numpy as np
@@ -17,10 +18,12 @@ from tunewright.planner.expectation import UNKNOWN, expected_jobs, projections_b
 from tunewright.planner.state import Trial
 from tunewright.planner.turn import Turn
 from tunewright.search.surrogate import Scored
-from tunewright.units import format_speed
+from tunewright.units import format_speed, six_digits
 
 ATTEMPTED_SHARE = 2
 """Configurations that are tried at most, as a multiple of `top_k`: failures and surprises have to end somewhere."""
+LOSING_MARGIN = 0.1
+"""A job whose steps take so much longer than the fastest's has lost, whatever two runs of one job differ by."""
 
 
 def validate(turn: Turn) -> bool:
@@ -46,6 +49,7 @@ def validate(turn: Turn) -> bool:
             origin=origin,
             repeat=repeat,
             reserved_gpu_seconds=reserved,
+            cutoff_step_seconds=_cutoff_step_seconds(turn, config, repeat),
         )
     )
     return False
@@ -72,6 +76,20 @@ def reserved_gpu_seconds(turn: Turn, config: TrainingConfig) -> float:
     projection = candidate.projection if candidate else None
     step = projection.step_seconds if projection else turn.expected_step_seconds
     return budget.measure_gpu_seconds(turn.snapshot.problem, turn.snapshot.settings, step)
+
+
+def _cutoff_step_seconds(turn: Turn, config: TrainingConfig, repeat: int) -> float | None:
+    """Return beyond which time of a step a job has lost: the fastest's so far and a margin.
+
+    None while there is none, and for what needs all its steps: the baseline, and repeats, which tell the spread.
+    """
+    settings, best = turn.snapshot.settings, turn.evaluation.best_measured
+    is_needed = repeat > 1 or config == settings.baseline
+    if not settings.validation.early_stop or is_needed or best is None or best.measurement is None:
+        return None
+    problem = on_fewer_nodes(turn.snapshot.problem, settings.validation.nodes)
+    fastest = problem.tokens_per_step / (best.measurement.tokens_per_second_per_gpu * problem.world_size)
+    return six_digits(fastest * (1 + LOSING_MARGIN))
 
 
 def _next_best(turn: Turn) -> tuple[TrainingConfig, str] | None:

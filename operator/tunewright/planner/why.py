@@ -55,6 +55,7 @@ class Ended(Value):
     recorded_from: str = ""
     gpu_seconds: float
     simulated: bool = False
+    stopped_early: int | None = Field(None, description="Measure: timed steps until it was clearly losing.")
 
 
 class Explanation(Value):
@@ -171,6 +172,7 @@ def _ended(records: Sequence[Record], name: str) -> tuple[Ended, ...]:
             recorded_from=record.recorded_from,
             gpu_seconds=record.gpu_seconds,
             simulated=record.report.simulated if record.report else False,
+            stopped_early=record.report.measured.stopped_early if record.report and record.report.measured else None,
         )
         for line, record in enumerate(records, start=1)
         if isinstance(record, TrialFinished) and record.trial == name

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tunewright.planner.evaluation import Candidate
+from tunewright.planner.candidates import Candidate
 from tunewright.report.plotting import INK, MEASURED, PROJECTED, chart
 from tunewright.report.story import Story
 
@@ -47,8 +47,12 @@ def accuracy_chart(story: Story) -> str:
 
 
 def _names(story: Story, candidates: Sequence[Candidate]) -> list[str]:
-    baseline = story.evaluation.baseline
-    return [f"{item.trial}\nbaseline" if item is baseline else item.trial for item in candidates]
+    """Name each by the trial that measured it first: two configurations may rest on one profile."""
+    named = {story.settings.baseline: "\nbaseline"}
+    if story.best is not None:
+        named[story.best.config] = "\nbest"
+    measured = [item.measurement.trial if item.measurement else item.trial for item in candidates]
+    return [f"{trial}{named.get(item.config, '')}" for trial, item in zip(measured, candidates, strict=True)]
 
 
 def _draw(axes: "Axes", place: int, candidate: Candidate) -> None:

@@ -9,12 +9,17 @@ from tunewright.report.plotting import BAD, INK, MUTED, PROJECTED, chart
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_LINES = 70
+MOST_LINES, TALL_LINES = 70, 24
 _ROW = 0.235
 """Inches of a line."""
 
 _Line = tuple[str, AxisEffect | None]
 """The label of a line; a heading has no effect."""
+
+
+def is_tall(rows: Sequence[AxisRow]) -> bool:
+    """Tell whether the chart leaves room for two others beside it."""
+    return len(_lines(rows)) > TALL_LINES
 
 
 def axis_chart(rows: Sequence[AxisRow]) -> str:

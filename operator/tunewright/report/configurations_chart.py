@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tunewright.domain.axes import AXES, Axis
 from tunewright.domain.training_config import TrainingConfig
-from tunewright.planner.evaluation import Candidate
+from tunewright.planner.candidates import Candidate
 from tunewright.report.plotting import CARD, INK, MEASURED, MUTED, PROJECTED, chart
 from tunewright.report.story import Story
 
@@ -36,8 +36,7 @@ Values = dict[str, float]
 
 def configurations_chart(story: Story) -> str:
     """Return the chart; empty where no two projected configurations differ."""
-    tried = story.evaluation.by_projection
-    shown = [axis for axis in AXES if len({getattr(item.config, axis.field) for item in tried}) > 1]
+    tried, shown = story.evaluation.by_projection, shown_axes(story)
     if not shown:
         return ""
     scales = [_scale(axis, tried) for axis in shown]
@@ -60,6 +59,12 @@ def configurations_chart(story: Story) -> str:
 
     words = f"{len(tried)} projected configurations over {len(shown)} axes, the faster the stronger the line"
     return chart("configurations", words, 0.5 + _ROW * (len(shown) + 1), draw)
+
+
+def shown_axes(story: Story) -> list[Axis]:
+    """Return the axes in which projected configurations differ."""
+    tried = story.evaluation.by_projection
+    return [axis for axis in AXES if len({getattr(item.config, axis.field) for item in tried}) > 1]
 
 
 def _scale(axis: Axis, tried: list[Candidate]) -> Values:

@@ -16,9 +16,9 @@ from tunewright.planner.records import Record
 from tunewright.planner.state import Trial
 from tunewright.planner.summary import CandidateRow
 from tunewright.report.accuracy_chart import accuracy_chart
-from tunewright.report.axis_chart import axis_chart
+from tunewright.report.axis_chart import axis_chart, is_tall
 from tunewright.report.belief import beliefs, bias_words
-from tunewright.report.configurations_chart import configurations_chart
+from tunewright.report.configurations_chart import configurations_chart, shown_axes
 from tunewright.report.facts import (
     MOST_CANDIDATES,
     Fact,
@@ -83,7 +83,7 @@ def _view(story: Story) -> dict[str, Any]:
         "title": f"{problem.model.name} on {cluster.nodes} × {cluster.gpus_per_node} {cluster.accelerator.name}",
         "run": story.header.run,
         "state": summary.state,
-        "begun": story.header.at,
+        "begun": f"{story.header.at[:10]} {story.header.at[11:16]} UTC",
         "simulated": summary.simulated,
         "question": question(story),
         "asked": asked(story),
@@ -92,6 +92,8 @@ def _view(story: Story) -> dict[str, Any]:
         "changes": changes(story.settings.baseline, story.best.config) if story.best else [],
         "beliefs": beliefs(story),
         "charts": _charts(story, steps),
+        "tall_axes": is_tall(summary.axes),
+        "short_names": ", ".join(f"{axis.short}: {axis.field.replace('_', ' ')}" for axis in shown_axes(story)),
         "candidates": [_candidate(row) for row in summary.candidates if not row.filtered][:MOST_CANDIDATES],
         "bias": bias_words(summary.bias) if summary.bias else "",
         "steps": steps,
@@ -123,6 +125,8 @@ def _answer(story: Story) -> dict[str, Any] | None:
         if gain is not None
     ]
     tiles.append(Fact("range, tokens/s/GPU", f"{best.interval_low:,.0f}–{best.interval_high:,.0f}"))
+    seconds = story.problem.tokens_per_step / (best.tokens_per_second_per_gpu * story.problem.world_size)
+    tiles.append(Fact("for a step of the whole job", format_seconds(seconds)))
     if story.summary.bias is not None:
         tiles.append(Fact("bias of the projections", f"{story.summary.bias.percent:+.1f} %"))
     return {

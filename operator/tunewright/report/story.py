@@ -6,8 +6,9 @@ from functools import cached_property
 
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
+from tunewright.planner.candidates import Candidate, Evaluation
 from tunewright.planner.chain import chained
-from tunewright.planner.evaluation import Candidate, Evaluation, evaluate
+from tunewright.planner.evaluation import evaluate
 from tunewright.planner.records import Header, Record
 from tunewright.planner.replay import header_of, space_of
 from tunewright.planner.settings import PlannerSettings

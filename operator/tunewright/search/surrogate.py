@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from tunewright.domain.config_batch import BoolArray, FloatArray, IntArray
 from tunewright.search.kernel import ALL_FIELDS
-from tunewright.search.process import Process
+from tunewright.search.process import OF_PROFILES, Prior, Process
 from tunewright.search.space import Space
 
 MOST_OBSERVATIONS = 256
@@ -26,6 +26,11 @@ EARLY_DOUBT = 3.0
 """Widens the deviation that decides what to try by 1 + EARLY_DOUBT / (observations + 1).
 
 Signal and shares are chosen from the observations themselves: with few of them the process is too sure of itself.
+"""
+SURPRISES_WAIT = 0.01
+"""Expected improvement down to which surprises of combinations that nobody tried are left aside.
+
+One trial of sizes tells of thousands of rows, one of a combination of itself alone: so sizes are learnt first.
 """
 
 
@@ -50,8 +55,9 @@ class Scored:
 
 
 class Surrogate:
-    """The process after some observations. `expected`: what rows would reach without any error, by default the
-    estimates; errors depend on `fields`.
+    """The process after some observations. Errors depend on `fields`.
+
+    `expected`: what rows would reach without any error, by default the estimates.
     """
 
     def __init__(
@@ -60,6 +66,7 @@ class Surrogate:
         observations: Sequence[Observation],
         fields: Collection[str] = ALL_FIELDS,
         expected: FloatArray | None = None,
+        prior: Prior = OF_PROFILES,
     ) -> None:
         known = _informative(observations)
         rows = np.array([item.row for item in known], dtype=np.int64)
@@ -69,18 +76,26 @@ class Surrogate:
         self._space = space
         self._logs = _log_estimates(space) if expected is None else np.log(expected)
         self._doubt = 1 + EARLY_DOUBT / (len(observations) + 1)
-        self._process = Process(space, rows, np.log(observed) - self._logs[rows], fields)
+        self._process = Process(space, rows, np.log(observed) - self._logs[rows], fields, prior)
         self._best = self._expected(rows).max() if len(rows) else self._logs[space.fits].max()
 
     def score(self, rows: IntArray) -> list[Scored]:
         """Score rows, most promising first."""
-        mean, sigma = self._process.predict(rows)
-        gain = expected_improvement(self._logs[rows] + mean, self._doubt * sigma, self._best)
+        mean, certain = self._process.predict(rows)
+        sigma, gain = self._promised(rows, self._logs[rows] + mean, certain)
         order = np.lexsort((rows, -self._logs[rows], -np.round(gain, 7)))
         return [
             Scored(int(rows[i]), float(np.exp(self._logs[rows[i]] + mean[i])), float(sigma[i]), float(gain[i]))
             for i in order[:SHORTLIST]
         ]
+
+    def _promised(self, rows: IntArray, mean: FloatArray, sigma: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the deviation and the expected improvement, with surprises once the rest promises little."""
+        gain = expected_improvement(mean, self._doubt * sigma, self._best)
+        if gain.max(initial=0.0) >= SURPRISES_WAIT:
+            return sigma, gain
+        wide = np.hypot(sigma, self._process.surprises(rows))
+        return wide, expected_improvement(mean, self._doubt * wide, self._best)
 
     def propose(self, candidates: BoolArray, pending: Sequence[int], count: int) -> list[Scored]:
         """Choose up to `count` rows among `candidates`, each as if the earlier ones had met their prediction.

@@ -20,6 +20,7 @@ GO_TOOLS = {
     "helm": "helm.sh/helm/v4/cmd/helm@v4.3.2",
     "helm3": "helm.sh/helm/v3/cmd/helm@v3.22.0",
     "coredns": "github.com/coredns/coredns@v1.15.0",
+    "kind": "sigs.k8s.io/kind@v0.33.0",
     "kueue": "sigs.k8s.io/kueue/cmd/kueue@v0.17.0",
 }
 BUILD_SECONDS = 1800

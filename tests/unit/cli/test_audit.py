@@ -97,7 +97,7 @@ def test_a_catalog_that_changes_a_number_is_named_as_such(
     network = tmp_path / "catalog" / "networks" / "mi355x-pollara.yaml"
     network.write_text(re.sub(r"efficiency: [0-9.]+", "efficiency: 0.11", network.read_text(), count=1))
     other = Catalog(tmp_path / "catalog")
-    monkeypatch.setattr("tunewright.cli.replay.shipped_catalog", lambda: other)
+    monkeypatch.setattr("tunewright.cli.replay.catalog_of", lambda _: other)
     run_replay(ledger, strict=True, check=False)
     lines = capsys.readouterr().out.splitlines()
     header = read_ledger(ledger)[0]

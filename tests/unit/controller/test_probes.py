@@ -1,21 +1,10 @@
-import urllib.error
-import urllib.request
-
 import pytest
 
+from tests.support.answering import answered
 from tunewright.adapters.kube.spec.search import LLMSpec
 from tunewright.controller.probes import Heartbeat, ProbeServer
 from tunewright.controller.settings import OperatorSettings
 from tunewright.errors import InvalidInput
-
-
-def status(port: int, path: str) -> int:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code
 
 
 def test_health_follows_the_heartbeat() -> None:
@@ -24,12 +13,12 @@ def test_health_follows_the_heartbeat() -> None:
     probes = ProbeServer(heartbeat, 0)
     probes.start()
     try:
-        assert status(probes.port, "/healthz") == 200
+        assert answered(probes.port, "/healthz") == 200
         now[0] = 31.0
-        assert status(probes.port, "/healthz") == 503
+        assert answered(probes.port, "/healthz") == 503
         heartbeat.beat()
-        assert status(probes.port, "/healthz") == 200
-        assert status(probes.port, "/secrets") == 404
+        assert answered(probes.port, "/healthz") == 200
+        assert answered(probes.port, "/secrets") == 404
     finally:
         probes.stop()
 
@@ -40,14 +29,14 @@ def test_readiness_waits_for_the_runs_and_ends_with_the_heartbeat() -> None:
     probes = ProbeServer(heartbeat, 0)
     probes.start()
     try:
-        assert (status(probes.port, "/healthz"), status(probes.port, "/readyz")) == (200, 503)
+        assert (answered(probes.port, "/healthz"), answered(probes.port, "/readyz")) == (200, 503)
         heartbeat.is_ready = True
-        assert status(probes.port, "/readyz") == 200
+        assert answered(probes.port, "/readyz") == 200
         now[0] = 31.0
-        assert status(probes.port, "/readyz") == 503
+        assert answered(probes.port, "/readyz") == 503
         heartbeat.beat()
         heartbeat.stop()
-        assert (status(probes.port, "/healthz"), status(probes.port, "/readyz")) == (503, 503)
+        assert (answered(probes.port, "/healthz"), answered(probes.port, "/readyz")) == (503, 503)
     finally:
         probes.stop()
 

@@ -7,8 +7,8 @@ import pytest
 from tests.support.builders import a_problem, an_llm, settings_of
 from tests.support.records import an_advice
 from tunewright.domain.training_config import TrainingConfig
+from tunewright.planner.candidates import Candidate, Evaluation
 from tunewright.planner.decisions import AskAdvisor, Judge, Origin, ProposedBy
-from tunewright.planner.evaluation import Candidate, Evaluation
 from tunewright.planner.records import Advice
 from tunewright.planner.rounds import outcome
 from tunewright.planner.settings import ExploreSettings, PlannerSettings

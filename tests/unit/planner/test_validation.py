@@ -1,15 +1,17 @@
 """Which configurations run as whole jobs, in which order, and what is made of their results."""
 
+import statistics
 from collections import Counter
 
 import pytest
 
-from tests.support.planning import a_run
+from tests.support.planning import Run, a_run
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.planner.decisions import StartTrial
 from tunewright.planner.evaluation import are_alike, evaluate
 from tunewright.planner.replay import replay
 from tunewright.planner.settings import ValidationSettings
+from tunewright.planner.state import Trial
 from tunewright.trial_protocol.report import FailureClass
 
 
@@ -114,3 +116,59 @@ def test_a_run_without_a_successful_validation_fails() -> None:
     assert run.finish is not None
     assert run.finish.reason == "Failed"
     assert "every validation failed" in run.finish.message
+
+
+EARLY = ValidationSettings(nodes=2, top_k=3, repeats=2, early_stop=True)
+
+
+def starts_of(run: Run) -> list[StartTrial]:
+    return [trial.start for trial in run.state.measurements]
+
+
+def step_seconds_of(trial: Trial) -> float:
+    assert trial.report is not None and trial.report.measured is not None
+    return statistics.median(trial.report.measured.step_seconds)
+
+
+def all_but_the_baseline_lose(config: TrainingConfig) -> float:
+    return 1.0 if config == TrainingConfig() else 1e3
+
+
+def test_a_job_is_told_the_fastest_step_so_far_and_a_margin() -> None:
+    run = a_run(validation=EARLY).to_end()
+    baseline, *later = run.state.measurements
+    assert (baseline.config, baseline.start.cutoff_step_seconds) == (TrainingConfig(), None)
+    fastest = step_seconds_of(baseline)
+    for trial in later:
+        if trial.start.repeat > 1:
+            assert trial.start.cutoff_step_seconds is None, "a repeat is there for the spread"
+            continue
+        assert trial.start.cutoff_step_seconds == pytest.approx(1.1 * fastest, rel=1e-5)
+        fastest = min(fastest, step_seconds_of(trial))
+    assert replay(run.records) is None
+
+
+def test_a_job_that_stopped_early_is_a_measurement_with_a_wider_interval_and_no_failure() -> None:
+    early = a_run(validation=EARLY, measure_factor=all_but_the_baseline_lose).to_end()
+    whole = EARLY.model_copy(update={"early_stop": False})
+    full = a_run(validation=whole, measure_factor=all_but_the_baseline_lose).to_end()
+    assert {start.cutoff_step_seconds for start in starts_of(full)} == {None}
+    assert [start.config for start in starts_of(early)] == [start.config for start in starts_of(full)]
+    assert not any(trial.failure for trial in early.state.measurements)
+    for run in (early, full):
+        assert run.finish is not None
+        assert run.finish.reason == "Converged"
+        assert replay(run.records) is None
+    found, wanted = (evaluate(run.world.problem, run.world.settings, run.space, run.state) for run in (early, full))
+    losing = [config for start in starts_of(early) if (config := start.config) != TrainingConfig()]
+    assert losing
+    for config in losing:
+        stopped, ran = found.by_config[config].measurement, wanted.by_config[config].measurement
+        assert stopped is not None and ran is not None
+        assert stopped.tokens_per_second_per_gpu == pytest.approx(ran.tokens_per_second_per_gpu, rel=0.02)
+        assert stopped.interval.low < ran.interval.low
+        assert stopped.interval.high > ran.interval.high
+
+
+def test_the_settings_of_a_run_from_before_early_stops_have_none() -> None:
+    assert not ValidationSettings.parse({"nodes": 2}).early_stop

@@ -115,6 +115,9 @@ def test_the_numbers_are_those_of_the_summary(page: str, story: Story) -> None:
     assert f'data-figure="measured">{best.tokens_per_second_per_gpu:,.0f}<' in page
     assert f"{best.improvement_percent.over_baseline:+.1f} %" in page
     assert f"{best.improvement_percent.over_reference:+.1f} %" in page
+    step_seconds = 512 * 8192 / (64 * best.tokens_per_second_per_gpu)
+    assert f'<p class="value">{step_seconds:.1f} s</p><p>for a step of the whole job</p>' in page
+    assert "begun 2026-11-30 05:00 UTC" in page
     assert summary.bias is not None
     assert f"{summary.bias.percent:+.1f} %" in page
     assert f"{summary.spent.gpu_hours:,.2f} (forecast {summary.forecast.gpu_hours:,.2f})" in page
@@ -124,6 +127,16 @@ def test_the_numbers_are_those_of_the_summary(page: str, story: Story) -> None:
     assert all(f"<td>{row.measured:,.0f}</td><td>{row.projected:,.0f}</td>" in page for row in rows)
     assert all(item.status in page and item.reason in page for item in summary.hypotheses)
     assert story.head in page
+
+
+def test_short_names_are_explained_and_what_was_measured_has_a_name_of_its_own(page: str, story: Story) -> None:
+    assert "tp: tensor parallel size, pp: pipeline parallel size" in page
+    named = re.search(r'aria-label="projected and measured.*?</svg>', page, re.DOTALL)
+    assert named is not None
+    measured = [item.measurement.trial for item in story.evaluation.candidates if item.measurement]
+    assert len(measured) == len(set(measured)) >= 3
+    assert all(f">{trial}<" in named[0] for trial in measured)
+    assert ">best<" in named[0] and ">baseline<" in named[0]
 
 
 def test_what_filtering_rejected_says_by_how_many_bytes(page: str, story: Story) -> None:

@@ -57,10 +57,10 @@ class LLMConnection(Value):
         return SecretStr(text)
 
     @classmethod
-    def parse(cls, document: object, field: str = "") -> Self:
+    def parse(cls, document: object, field: str = "", *, leave_out_unknown: bool = False) -> Self:
         """Validate `document`; raise `InvalidInput` naming every wrong field, with the key hidden."""
         try:
-            return super().parse(document, field)
+            return super().parse(document, field, leave_out_unknown=leave_out_unknown)
         except InvalidInput as error:
             raise InvalidInput([_without_secret(problem) for problem in error.problems]) from None
 

@@ -40,7 +40,12 @@ def node_affinity(
         return None
     if fields:
         terms = [{**term, "matchFields": fields} for term in terms or [{}]]
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    return _required(terms)
+
+
+def on_node(name: str) -> dict[str, Any]:
+    """Return the affinity that requires one node."""
+    return _required([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}])
 
 
 def carries_device(node_labels: Mapping[str, str], device_ids: tuple[str, ...]) -> bool:
@@ -80,6 +85,10 @@ def _fit(pod: PodSpec) -> list[dict[str, Any]]:
         *(_expression(key, "NotIn", (FAILED,)) for key in VALIDATION_LABELS),
         *validated,
     ]
+
+
+def _required(terms: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def _expression(key: str, operator: str, values: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -6,7 +6,7 @@ attempt itself, the verdict is written onto the suspended Job, so that a restart
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -122,6 +122,21 @@ def _view(
         has_queue=_has_queue(job),
         lifetime_seconds=job["spec"].get("ttlSecondsAfterFinished"),
     )
+
+
+def as_job_is(view: AttemptView, job: Document) -> AttemptView:
+    """Return an attempt that is judged already, with what may still change of its Job."""
+    lifetime, is_suspended = job["spec"].get("ttlSecondsAfterFinished"), bool(job["spec"].get("suspend"))
+    if (view.lifetime_seconds, view.is_suspended) == (lifetime, is_suspended):
+        return view
+    return replace(view, lifetime_seconds=lifetime, is_suspended=is_suspended)
+
+
+def without_report(view: AttemptView) -> AttemptView:
+    """Return an attempt as the status shows it: the ledger has the rest."""
+    if view.observation.report is None:
+        return view
+    return replace(view, observation=replace(view.observation, report=None))
 
 
 def verdict_text(observation: TrialObservation) -> str:

@@ -50,6 +50,8 @@ def _cleaned(node: Any) -> Any:  # noqa: ANN401 - any JSON
         for key, value in node.items()
         if key not in ("title", "default") and not key.startswith("x-kubernetes-")
     }
+    if "patternProperties" in node:
+        kept["additionalProperties"] = False
     if node.get("x-kubernetes-int-or-string"):
         kept["type"] = ["integer", "string"]
     return kept

@@ -18,6 +18,10 @@ Document = dict[str, Any]
 OptionalName = Annotated[str, StringConstraints(max_length=253, pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")]
 NamespaceName = Annotated[str, StringConstraints(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 Reference = Annotated[str, StringConstraints(max_length=512, pattern=r"^\S*$")]
+PresetTexts = dict[
+    Annotated[str, StringConstraints(max_length=63, pattern=r"^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$")],
+    Annotated[str, StringConstraints(min_length=1)],
+]
 Environment = dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str]
 
 
@@ -115,6 +119,17 @@ class GrantedSecret(Value):
     name: ObjectName
 
 
+class CatalogValues(Value):
+    """Presets of your own beside the built-in ones, for runs to name. Another one restarts the operator."""
+
+    accelerators: PresetTexts = Field(
+        default_factory=dict,
+        description="By name, the text of its file: `--set-file catalog.accelerators.NAME=FILE`.",
+    )
+    networks: PresetTexts = Field(default_factory=dict, description="The same for networks.")
+    models: PresetTexts = Field(default_factory=dict, description="The same for models.")
+
+
 class LLMValues(Value):
     """The operator's own endpoint: for runs with explore.strategy LLM that have no spec.llm."""
 
@@ -185,6 +200,7 @@ class ChartValues(Value):
     crds: CRDValues = CRDValues()
     watch: WatchValues = WatchValues()
     trial: TrialValues = TrialValues()
+    catalog: CatalogValues = CatalogValues()
     llm: LLMValues = LLMValues()
     allow: Allowed = Field(Allowed(), description="What runs may name; an empty list allows everything.")
     namespace_limits: tuple[NamespaceValues, ...] = Field(

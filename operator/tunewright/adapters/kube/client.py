@@ -111,10 +111,10 @@ class KubeClient:
 
         With `uid` only that very object: another of its name is a `Conflict`.
         """
-        body = {"preconditions": {"uid": uid}} if uid else None
-        query = {"propagationPolicy": "Background"}
+        # In the body: with one the API server reads no query, and would let the Pods of a Job outlive it.
+        body = {"propagationPolicy": "Background", **({"preconditions": {"uid": uid}} if uid else {})}
         try:
-            await self._call("DELETE", _path(resource, namespace, name), query=query, body=body)
+            await self._call("DELETE", _path(resource, namespace, name), body=body)
         except NotFound:
             return
 

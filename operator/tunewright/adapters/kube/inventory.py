@@ -10,6 +10,9 @@ from tunewright.adapters.kube.manifests import PodOptions
 from tunewright.adapters.kube.spec.trial import TolerationSpec
 from tunewright.errors import Forbidden
 
+PREWARMING = "Prewarming"
+"""Reason of CapacityAvailable while nodes are there and pull the image."""
+
 
 @dataclass(frozen=True)
 class Capacity:
@@ -86,17 +89,23 @@ async def has_other_nodes(
     client: KubeClient, options: PodOptions, avoided: Collection[str], nodes_needed: int = 1
 ) -> bool:
     """Tell whether a trial could run on nodes that are none of `avoided`; no, where nobody may look."""
+    others = [node for node in await _open_nodes(client, options) if _name(node) not in avoided]
+    resource = options.pod.resource_name
+    return sum(_allocatable(node, resource) // options.gpus_per_node for node in others) >= nodes_needed
+
+
+async def open_nodes(client: KubeClient, options: PodOptions) -> list[str]:
+    """Return the names of the nodes that would take a trial if nothing ran there; none where nobody may look."""
+    return sorted(_name(node) for node in await _open_nodes(client, options))
+
+
+async def _open_nodes(client: KubeClient, options: PodOptions) -> list[Document]:
     try:
         nodes = await client.list(NODES)
     except Forbidden:
-        return False
-    resource = options.pod.resource_name
-    others = [
-        node
-        for node in suitable_nodes(nodes, options)
-        if _name(node) not in avoided and _is_open(node, resource, options.pod.tolerations)
-    ]
-    return sum(_allocatable(node, resource) // options.gpus_per_node for node in others) >= nodes_needed
+        return []
+    resource, tolerations = options.pod.resource_name, options.pod.tolerations
+    return [node for node in suitable_nodes(nodes, options) if _is_open(node, resource, tolerations)]
 
 
 def _unfit(nodes: Sequence[Document], options: PodOptions) -> str:

@@ -5,6 +5,7 @@ shard has at most 32 KiB. One append is one write of one shard, hence all or not
 lets a second writer fail instead of overwriting. The lines are chained over all shards.
 """
 
+import asyncio
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,10 +45,14 @@ class ConfigMapLedger:
         """Return all records; raise `LedgerError` naming the first bad line, or when lines are gone that were there."""
         self._shards = await read_shards(self._client, self._run)
         text = shards_text(self._shards)
-        records = self._decode(text, f"ledger of {self._run.key}")
+        records = await self.records()
         check_complete(text, self._told_digest, self._run)
         self._head = head_of(text)
         return records
+
+    async def records(self) -> list[Record]:
+        """Return all records as they were read and written here; those of a long run take seconds, in a thread."""
+        return await asyncio.to_thread(self._decode, shards_text(self._shards), f"ledger of {self._run.key}")
 
     async def append(self, records: Sequence[Record]) -> None:
         """Add records in one write; raise `LedgerError` when that fails, and then `read` again before the next."""

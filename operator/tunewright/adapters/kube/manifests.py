@@ -22,6 +22,7 @@ SCRATCH = "/tmp"
 _USER_ID = 1000
 _LOST_NODE_SECONDS = 60
 _TERMINATION_GRACE_SECONDS = 10
+CONTAINER_SECURITY: Document = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 _KEEP_IN_PLACE = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
@@ -111,6 +112,16 @@ def _config_map(run: RunReference, name: str, component: str, data: dict[str, st
 
 
 def _pod_spec(request: TrialRequest, options: PodOptions, avoided_nodes: Collection[str]) -> Document:
+    return pod_base(
+        options,
+        node_affinity(options.pod, options.pci_device_ids, avoided_nodes),
+        containers=[_container(request, options)],
+        volumes=_volumes(options.trial),
+    )
+
+
+def pod_base(options: PodOptions, affinity: Document | None, **content: Any) -> Document:  # noqa: ANN401 - JSON
+    """Return the spec of a Pod that has every right of a trial's and no other; `content` is what it runs."""
     spec: Document = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -118,10 +129,8 @@ def _pod_spec(request: TrialRequest, options: PodOptions, avoided_nodes: Collect
         "terminationGracePeriodSeconds": _TERMINATION_GRACE_SECONDS,
         "securityContext": _pod_security(options.pod),
         "tolerations": _tolerations(options.pod),
-        "containers": [_container(request, options)],
-        "volumes": _volumes(options.trial),
+        **content,
     }
-    affinity = node_affinity(options.pod, options.pci_device_ids, avoided_nodes)
     if affinity:
         spec["affinity"] = affinity
     if options.pod.priority_class_name:
@@ -147,7 +156,7 @@ def _container(request: TrialRequest, options: PodOptions) -> Document:
         ],
         "resources": _resources(options),
         "terminationMessagePolicy": "File",
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": dict(CONTAINER_SECURITY),
         "volumeMounts": [
             {"name": "shared-memory", "mountPath": "/dev/shm"},
             {"name": "scratch", "mountPath": SCRATCH},

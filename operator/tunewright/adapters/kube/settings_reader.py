@@ -63,6 +63,7 @@ def planner_settings(
             nodes=spec.validation.nodes or spec.cluster.nodes,
             steps=spec.validation.steps,
             repeats=spec.validation.repeats,
+            early_stop=spec.validation.early_stop,
         ),
         "budget": _budget(spec),
         "parallel_trials": spec.parallel_trials,

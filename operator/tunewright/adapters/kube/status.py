@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from tunewright.adapters.kube.attempts import AttemptView
 from tunewright.adapters.kube.conditions import PENDING, Wanted, updated_conditions
-from tunewright.adapters.kube.inventory import Capacity
+from tunewright.adapters.kube.inventory import PREWARMING, Capacity
 from tunewright.adapters.kube.labels import RUN
 from tunewright.adapters.kube.names import RunReference, result_name
 from tunewright.adapters.kube.run_conditions import REMEDIES, SuspendedBy, run_conditions
@@ -116,6 +116,8 @@ def _answer(view: RunView) -> str:
         return f"suspended before the first trial: {REMEDIES[view.suspended]} to start"
     if view.phase is None and view.capacity is not None and view.capacity.available is False:
         return f"waiting for nodes: {view.capacity.message}"[:1000]
+    if view.phase is None and view.capacity is not None and view.capacity.reason == PREWARMING:
+        return f"pulling the image: {view.capacity.message}"[:1000]
     return view.summary.answer
 
 
@@ -127,7 +129,7 @@ def _earlier_capacity(previous: Mapping[str, Any]) -> Capacity | None:
     """Capacity is looked at before the first trial and where one does not start: other passes repeat what was found."""
     answers = {"True": True, "False": False}
     for condition in previous.get("conditions", ()):
-        if condition["type"] == "CapacityAvailable" and condition["reason"] != PENDING:
+        if condition["type"] == "CapacityAvailable" and condition["reason"] not in (PENDING, PREWARMING):
             return Capacity(answers.get(condition["status"]), condition["reason"], condition["message"])
     return None
 

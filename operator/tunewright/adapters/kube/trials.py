@@ -1,6 +1,5 @@
 """Trials as Jobs of the run's namespace. Implements `ports.Trials`."""
 
-import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,10 +8,12 @@ from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.attempts import (
     AttemptView,
     Document,
+    as_job_is,
     identity_of,
     is_queued,
     verdict_text,
     view_attempt,
+    without_report,
 )
 from tunewright.adapters.kube.client import EVENTS, JOBS, PODS, SERVICES, KubeClient, NotFound
 from tunewright.adapters.kube.disposal import Ended, disposals
@@ -20,43 +21,60 @@ from tunewright.adapters.kube.inventory import has_other_nodes
 from tunewright.adapters.kube.manifests import PodOptions, trial_job
 from tunewright.adapters.kube.multi_node import nodes_service
 from tunewright.adapters.kube.names import RunReference, trial_job_name
+from tunewright.adapters.kube.seen import JOB_NAME_LABEL, SeenObjects, by_job, is_of_trial
 from tunewright.adapters.kube.spec.search import ResultsSpec
 from tunewright.errors import Conflict, Transient
 from tunewright.ports import TrialObservation
 from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.request import TrialRequest
 
-JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
+_MOST_LOOKS = 5
 PATIENCE_SECONDS = 10.0
 """A Job without a Pod for longer was probably refused one."""
 
 
 class KubeTrials:
-    """One run's trials. `options` may be replaced between steps: it holds from the next attempt on."""
+    """One run's trials. `options` may be replaced between steps: it holds from the next attempt on.
 
-    def __init__(self, client: KubeClient, run: RunReference, options: PodOptions) -> None:
+    With `is_watched`, somebody tells `saw` of every Job and Pod: `observe` then asks the API server only before it
+    concludes that an attempt failed, is gone or is late, and once more after `look_again`.
+    """
+
+    def __init__(self, client: KubeClient, run: RunReference, options: PodOptions, *, is_watched: bool = False) -> None:
         self.options = options
         self._client = client
         self._run = run
         self.nodes_to_avoid: Callable[[str], Collection[str]] = _none
         """Where earlier attempts of a trial met a fault of the node."""
         self._views: tuple[AttemptView, ...] = ()
+        self._recorded: dict[str, AttemptView] = {}
+        """By Job: attempts whose ends the ledger has. They are not judged again."""
         self._lost: dict[tuple[str, int], TrialObservation] = {}
-        self._looks_once = False
-        self._looked: tuple[dict[str, Document], list[Document]] | None = None
-        """Jobs by name, and Pods: as last listed, and as this process has written them since."""
+        self._jobs, self._pods = SeenObjects(), SeenObjects()
+        self._is_watched = is_watched
+        self._is_known = self._is_fresh = False
 
     @property
     def views(self) -> tuple[AttemptView, ...]:
         """The attempts as last observed, for the status."""
         return self._views
 
-    def look_again(self) -> None:
-        """From here on `observe` lists once, until the next call: what changes meanwhile announces itself.
+    def begin_pass(self) -> None:
+        """What was looked at before is no longer the latest: from here on conclusions need another look."""
+        self._is_fresh = False
 
-        Without that a pass that decides, starts and records would list everything before each of its steps.
-        """
-        self._looks_once, self._looked = True, None
+    def look_again(self) -> None:
+        """Let the next `observe` ask the API server, whatever the watch has shown: it may have gone silent."""
+        self._is_known = False
+
+    def saw(self, plural: str, document: Document, *, is_gone: bool) -> None:
+        """The watch shows one of the `jobs` or `pods` of this run's name."""
+        self._is_fresh = False  # a Job may be shown to have ended before its Pods are
+        is_gone = is_gone or not is_of_trial(document, self._run)  # somebody changed its labels
+        if plural == JOBS.plural:
+            self._jobs.saw(document, is_gone=is_gone)
+        elif (document["metadata"].get("labels") or {}).get(JOB_NAME_LABEL) not in self._recorded:
+            self._pods.saw(document, is_gone=is_gone)
 
     async def start(self, request: TrialRequest) -> None:
         """Create the Job of an attempt; one that is already there and ours is fine, a foreign one a `Conflict`.
@@ -67,13 +85,18 @@ class KubeTrials:
             await self._create_service()
         job = trial_job(self._run, request, self.options, await self._avoided(request))
         try:
-            self._note(await self._client.create(JOBS, self._run.namespace, job))
+            self._jobs.saw(await self._client.create(JOBS, self._run.namespace, job))
         except Conflict:
-            self._note(await self._check_is_ours(job))
+            self._jobs.saw(await self._check_is_ours(job))
 
     async def adopt(self, request: TrialRequest) -> None:
         """Give up an attempt whose Job is gone: somebody deleted it, and what it found is lost."""
         identity = request.identity
+        if not self._is_fresh:
+            await self._look()
+        seen = [view.observation for view in self._judged()]
+        if (identity.trial, identity.attempt) in [(one.trial, one.attempt) for one in seen]:
+            return  # the watch was late: the next `observe` has it
         self._lost[identity.trial, identity.attempt] = TrialObservation(
             trial=identity.trial,
             attempt=identity.attempt,
@@ -84,37 +107,50 @@ class KubeTrials:
 
     async def observe(self) -> Sequence[TrialObservation]:
         """Judge every attempt from its Job and Pod, and end those whose time is over."""
-        jobs, pods = await self._list()
-        by_job: dict[str, list[Document]] = {}
-        for pod in pods:
-            by_job.setdefault(pod["metadata"]["labels"].get(JOB_NAME_LABEL, ""), []).append(pod)
-        ours = [
-            (identity, job)
-            for job in jobs.values()
-            if labels.is_owned_by(job, self._run) and (identity := self._identity(job))
-        ]
-        ours.sort(key=lambda pair: (pair[0].trial, pair[0].attempt))
-        self._views = tuple(
-            [await self._view(identity, job, by_job.get(job["metadata"]["name"], [])) for identity, job in ours]
-        )
+        if not self._is_known or not self._is_watched:
+            await self._look()
+        self._views = await self._concluded()
+        self._views = tuple([await self._settled(view) for view in self._views])
         seen = [view.observation for view in self._views]
         there = {(one.trial, one.attempt) for one in seen}
         return [*seen, *(lost for key, lost in self._lost.items() if key not in there)]
 
-    async def _list(self) -> tuple[dict[str, Document], list[Document]]:
-        if self._looked is not None:
-            return dict(self._looked[0]), self._looked[1]
+    async def _concluded(self) -> tuple[AttemptView, ...]:
+        """Judge every attempt, and look before it is said of one that it failed or is late."""
+        for _ in range(_MOST_LOOKS):
+            views = self._judged()
+            if self._is_fresh or not any(_needs_a_look(view) for view in views if not self._is_recorded(view)):
+                return tuple(views)
+            await self._look()
+        raise Transient(f"the trials of {self._run.key} change while they are looked at")
+
+    async def _look(self) -> None:
+        """Ask the API server. Jobs first: Pods are then at least as new, so a Job never ends before its Pods do."""
+        self._is_fresh = True
+        self._jobs.expect()
+        self._pods.expect()
         selector = labels.run_selector(self._run, "trial")
         jobs = await self._client.list(JOBS, self._run.namespace, labels=selector)
         pods = await self._client.list(PODS, self._run.namespace, labels=selector)
-        by_name = {job["metadata"]["name"]: job for job in jobs}
-        self._looked = (by_name, pods) if self._looks_once else None
-        return dict(by_name), pods
+        self._jobs.listed(jobs)
+        self._pods.listed(pod for pod in pods if pod["metadata"]["labels"].get(JOB_NAME_LABEL) not in self._recorded)
+        self._is_known = True
 
-    def _note(self, job: Document) -> None:
-        """Remember a Job as it was just written."""
-        if self._looked is not None:
-            self._looked[0][job["metadata"]["name"]] = job
+    def _judged(self) -> list[AttemptView]:
+        """Return every attempt in its order, as its Job and Pods show it now."""
+        pods, views = by_job(self._pods.all.values()), []
+        for name, job in self._jobs.all.items():
+            if not labels.is_owned_by(job, self._run):
+                continue
+            if name in self._recorded:
+                views.append(as_job_is(self._recorded[name], job))
+            elif identity := self._identity(job):
+                mine, now = pods.get(name, []), self._client.now()
+                views.append(view_attempt(job, mine, (), identity, self.options.pod, now))
+        return sorted(views, key=lambda view: (view.observation.trial, view.observation.attempt))
+
+    def _is_recorded(self, view: AttemptView) -> bool:
+        return view.job_name in self._recorded
 
     async def stop(self, trial: str, attempt: int) -> None:
         """End an attempt as Cancelled; one that is not there or already over is fine."""
@@ -134,13 +170,17 @@ class KubeTrials:
 
     async def dispose(self, ended: Ended, results: ResultsSpec) -> None:
         """Give the Jobs of ended attempts their lifetime, once the ledger has their results."""
+        self._keep_recorded(ended)
         for job_name, disposal in disposals(self._views, ended, results).items():
             if disposal == "delete":
                 await self._client.delete(JOBS, self._run.namespace, job_name)
+                self._jobs.drop([job_name])
                 continue
-            with contextlib.suppress(NotFound):  # its time came, or somebody deleted it
-                lifetime = {"spec": {"ttlSecondsAfterFinished": disposal}}
-                await self._client.patch(JOBS, self._run.namespace, job_name, lifetime)
+            lifetime = {"spec": {"ttlSecondsAfterFinished": disposal}}
+            try:
+                self._jobs.saw(await self._client.patch(JOBS, self._run.namespace, job_name, lifetime))
+            except NotFound:  # its time came, or somebody deleted it
+                self._jobs.drop([job_name])
 
     async def close(self) -> None:
         """Leave everything as it is: Jobs outlive the process that started them."""
@@ -158,13 +198,23 @@ class KubeTrials:
         except (KeyError, ValueError):
             return None
 
-    async def _view(self, identity: TrialIdentity, job: Document, pods: Sequence[Document]) -> AttemptView:
-        now = self._client.now()
-        view = view_attempt(job, pods, (), identity, self.options.pod, now)
+    def _keep_recorded(self, ended: Ended) -> None:
+        """Keep what the status shows of attempts that the ledger has, as long as they have Jobs; let go of the rest."""
+        views = [view for view in self._views if (view.observation.trial, view.observation.attempt) in ended]
+        self._recorded = {view.job_name: without_report(view) for view in views}
+        pods = by_job(self._pods.all.values())
+        self._pods.drop([pod["metadata"]["name"] for view in views for pod in pods.get(view.job_name, ())])
+
+    async def _settled(self, view: AttemptView) -> AttemptView:
+        """Ask why an attempt has no Pods where it should have, and end one whose time is over."""
+        job = self._jobs.all.get(view.job_name)
+        if job is None or self._is_recorded(view):
+            return view
+        pods = by_job(self._pods.all.values()).get(view.job_name, [])
         missing = len(pods) < (job["spec"].get("completions") or 1) and not is_queued(job)
         if missing and (view.to_end is not None or _waits_long(view)):
-            refusals = await self._refusals(view.job_name)
-            view = view_attempt(job, pods, refusals, identity, self.options.pod, now)
+            refusals, identity = await self._refusals(view.job_name), identity_of(job, self._run.uid)
+            view = view_attempt(job, pods, refusals, identity, self.options.pod, self._client.now())
         if view.to_end is not None:
             await self._end(view, view.observation)
         return view
@@ -178,7 +228,7 @@ class KubeTrials:
             "metadata": {"annotations": {labels.VERDICT: verdict_text(observation)}},
             "spec": {"activeDeadlineSeconds": 1} if view.has_queue else {"suspend": True},
         }
-        self._note(await self._client.patch(JOBS, self._run.namespace, view.job_name, patch))
+        self._jobs.saw(await self._client.patch(JOBS, self._run.namespace, view.job_name, patch))
 
     async def _refusals(self, job_name: str) -> list[str]:
         """Why no Pod was created: only events tell."""
@@ -212,6 +262,11 @@ class KubeTrials:
 
 def _none(_: str) -> Collection[str]:
     return ()
+
+
+def _needs_a_look(view: AttemptView) -> bool:
+    """Tell whether a conclusion rests on what a watch may not have shown yet. A report is one of its own."""
+    return view.observation.state == "finished" and view.observation.report is None
 
 
 def _waits_long(view: AttemptView) -> bool:

@@ -22,6 +22,7 @@ from tunewright.performance.compute import analytic_layer_times
 from tunewright.performance.layer_times import LayerTimes
 from tunewright.performance.step import estimate as estimate_step
 from tunewright.ports import TrialObservation
+from tunewright.trial_protocol.early_stop import is_losing
 from tunewright.trial_protocol.report import DeviceFacts, LayerTiming, Measured, Profile, Timing, TrialReport
 from tunewright.trial_protocol.request import TrialRequest
 
@@ -144,12 +145,13 @@ class SimulatedTrials:
 
     def _measure(self, request: TrialRequest, batch: ConfigBatch) -> dict[str, object]:
         step = float(estimate_step(request.problem, batch).step_seconds[0]) * self._truth.job_factor(request.config)
-        seconds = tuple(
-            step * self._truth.noise_factor(request.identity.trial, request.identity.attempt, number)
-            for number in range(request.steps)
-        )
+        seconds: list[float] = []
+        while len(seconds) < request.steps and not is_losing(seconds, request.cutoff_step_seconds):
+            noise = self._truth.noise_factor(request.identity.trial, request.identity.attempt, len(seconds))
+            seconds.append(step * noise)
         measured = Measured(
-            step_seconds=seconds,
+            step_seconds=tuple(seconds),
+            stopped_early=len(seconds) if len(seconds) < request.steps else None,
             tokens_per_step=request.problem.tokens_per_step,
             world_size=request.problem.world_size,
             nodes=request.nodes,
@@ -157,7 +159,7 @@ class SimulatedTrials:
             first_loss=math.log(request.problem.model.vocabulary_size),
             last_loss=math.log(request.problem.model.vocabulary_size),
         )
-        wall = MEASURE_START_SECONDS + step * (request.steps + request.warmup_steps)
+        wall = MEASURE_START_SECONDS + step * (len(seconds) + request.warmup_steps)
         return {"measured": measured, "wall_seconds": wall}
 
 

@@ -37,6 +37,11 @@ def test_every_example_is_accepted(file: Path) -> None:
     assert run.space.fits.any()
 
 
+@pytest.mark.parametrize(("given", "stops"), [({}, True), ({"earlyStop": False}, False)])
+def test_measurements_that_lose_stop_early_unless_the_run_says_otherwise(given: dict[str, bool], stops: bool) -> None:
+    assert accepted(a_tuning_run(validation=given)).settings.validation.early_stop is stops
+
+
 def test_the_mixtral_example_says_what_it_says() -> None:
     run = accepted(yaml.safe_load((EXAMPLES[0].parent / "mixtral-8x22b-mi355x.yaml").read_text()))
     assert run.problem.world_size == 64

@@ -105,6 +105,9 @@ class ValidationSpec(Value):
     nodes: int | None = Field(None, ge=1, le=16384, description="Default: the nodes of the cluster.")
     steps: int = Field(10, ge=1, le=64, description="Timed optimizer steps.")
     repeats: int = Field(2, ge=1, le=20, description="Runs of the fastest in all; of the others one.")
+    early_stop: bool = Field(
+        True, description="End a measurement after a few steps if they are clearly slower than the fastest's so far."
+    )
     launcher: Literal["Job"] = Field("Job", description="What runs it: an indexed Job with one Pod a node.")
 
 

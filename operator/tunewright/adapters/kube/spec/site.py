@@ -48,8 +48,8 @@ class NamespaceLimit(Value):
     namespace: ObjectName
     max_llm_cost_usd: PositiveDecimal | None = Field(
         None,
-        description="USD. Once the namespace's TuningRuns have spent it, their LLMs are asked no more, and the"
-        " surrogate goes on alone. Runs there need prices: spec.llm.price, or llm.price.",
+        description="USD. Once the namespace's TuningRuns have spent it, deleted ones included, their LLMs are asked no"
+        " more, and the surrogate goes on alone. Runs there need prices: spec.llm.price, or llm.price.",
     )
 
 

@@ -127,6 +127,9 @@ class TrialSpec(Value):
     image: str | None = Field(
         None, min_length=1, max_length=512, pattern=r"^[^\s]+$", description="Default: the operator's trial image."
     )
+    prewarm: bool = Field(
+        False, description="Pull the image on every node that trials may use before the first of them starts."
+    )
     command: tuple[Annotated[str, StringConstraints(max_length=512)], ...] = Field(
         ("python", "-m", "tunewright_trial"),
         min_length=1,
