@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.operator.figures import Figure, bucket_quantile
 from benchmarks.operator.rig import NAMESPACE, Rig, rig
-from benchmarks.operator.runs import PROPOSALS_PER_ROUND, large_run, ledger_of, recorded_ends
+from benchmarks.operator.runs import large_run, ledger_of, recorded_ends
 from benchmarks.operator.scrape import Scrape
 from tests.support.stand_in_kubelet import fixed_report
 from tunewright.adapters.kube.acceptance import Accepted, accept
@@ -35,6 +35,8 @@ LAST = 40
 """Trials that the operator takes itself."""
 PARALLEL = 4
 TRIAL_SECONDS = 2.0
+TRIALS_IN_A_ROUND = 125
+"""Of those written beforehand: with more rounds without improvement the run would be over."""
 KIBIBYTE = 1024
 NAME = "long-run"
 _AT = "2026-11-30T05:00:00.000Z"
@@ -120,7 +122,7 @@ def _trial(header: Header, number: int, config: TrainingConfig) -> Iterator[Reco
     origin = Origin(
         phase="seed" if is_first else "explore",
         proposed_by="baseline" if is_first else "surrogate",
-        round=0 if is_first else 1 + (number - 2) // PROPOSALS_PER_ROUND,
+        round=0 if is_first else 1 + (number - 2) // TRIALS_IN_A_ROUND,
         reason="the configuration to beat" if is_first else "expected to improve on the incumbent",
     )
     start = StartTrial(

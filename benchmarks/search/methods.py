@@ -16,6 +16,7 @@ from tunewright.planner.explore import LEAST_EXPECTED_IMPROVEMENT
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.sweep import sweep_plan
 from tunewright.search.kernel import independent_axes
+from tunewright.search.process import SHOWN_IN_FULL
 from tunewright.search.space import Space
 from tunewright.search.surrogate import Observation, Surrogate
 
@@ -134,7 +135,7 @@ OPTUNA = ("Optuna TPE", "Optuna GP")
 
 
 def _learnt(space: Space, trials: Trials) -> Surrogate:
-    return Surrogate(space, [Observation(row, value) for row, value in trials.known.items()])
+    return Surrogate(space, [Observation(row, value) for row, value in trials.known.items()], prior=SHOWN_IN_FULL)
 
 
 def _best_by_mean(space: Space, trials: Trials) -> list[int]:

@@ -77,13 +77,13 @@ async def test_kills_at_random_requests_change_nothing(
 
 
 class Asked(OpenAIServer):
-    """An endpoint that kills who asks it, at the first question and at each second one after that."""
+    """An endpoint that kills who asks it, at every second question."""
 
     operator: ForkedOperator | None = None
 
     def take(self, request: SeenRequest) -> Step:
         step = super().take(request)
-        if self.operator is not None and len(self.requests) % 2:
+        if self.operator is not None and len(self.requests) % 2 == 0:
             self.operator.die()
         return step
 

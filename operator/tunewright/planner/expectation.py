@@ -9,7 +9,6 @@ import numpy as np
 from tunewright.domain.config_batch import FloatArray, IntArray
 from tunewright.planner.follow_up import group_projections
 from tunewright.planner.turn import Turn
-from tunewright.search.process import OF_JOBS
 from tunewright.search.surrogate import Observation, Scored, Surrogate
 
 UNKNOWN = 1e-300
@@ -20,7 +19,7 @@ def expected_jobs(turn: Turn, rows: IntArray, projected: FloatArray) -> list[Sco
     """Return rows with what a whole job of each is expected to reach, most promising first."""
     if not len(rows):
         return []
-    return Surrogate(turn.snapshot.space, _measured(turn, projected), expected=projected, prior=OF_JOBS).score(rows)
+    return Surrogate(turn.snapshot.space, _measured(turn, projected), expected=projected).score(rows)
 
 
 def projections_by_row(turn: Turn) -> FloatArray:

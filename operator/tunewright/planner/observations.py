@@ -4,15 +4,19 @@ from tunewright.performance.profile_key import KEY_FIELDS
 from tunewright.planner.candidates import Candidate
 from tunewright.planner.decisions import Acquisition
 from tunewright.planner.turn import Turn
+from tunewright.search.kernel import independent_axes
+from tunewright.search.process import SHOWN_IN_FULL, SHOWN_IN_PART
 from tunewright.search.surrogate import Observation, Scored, Surrogate
 from tunewright.units import six_digits
 
 
 def surrogate_of(turn: Turn) -> Surrogate:
     """Return the surrogate of projections. What a profile does not depend on cannot make its projection wrong."""
+    space = turn.snapshot.space
     known = [(candidate.row, _figure(candidate)) for candidate in turn.evaluation.candidates]
     observations = [Observation(row, value) for row, value in known if row is not None and value > 0]
-    return Surrogate(turn.snapshot.space, observations, KEY_FIELDS)
+    is_all_shown = set(independent_axes(space)) <= set(KEY_FIELDS)
+    return Surrogate(space, observations, KEY_FIELDS, prior=SHOWN_IN_FULL if is_all_shown else SHOWN_IN_PART)
 
 
 def acquisition_of(item: Scored) -> Acquisition:

@@ -45,16 +45,17 @@ class Prior:
     """Whether the model is as sure of each row; else as sure as its interval says, which widens with the schedule."""
 
 
-OF_PROFILES = Prior(
-    {(0.85, 0.12, 0.03): 1.0, (0.7, 0.2, 0.1): 0.3, (0.5, 0.3, 0.2): 0.1, (0.3, 0.4, 0.3): 0.03}, 0.02, 0.08, True
+SHOWN_IN_FULL = Prior(
+    {(0.85, 0.12, 0.03): 1.0, (0.7, 0.2, 0.1): 0.3, (0.5, 0.3, 0.2): 0.1, (0.3, 0.4, 0.3): 0.03}, 0.02, 0.16, True
 )
-"""Of many profiles: effects of single axes are usually the largest, then those of pairs (the hierarchy of effects in
-designed experiments, as in Wu and Hamada, "Experiments"). Without this, ten observations choose shares by their noise.
+"""Where a trial shows all that varies. Effects of single axes are usually the largest, then those of pairs (the
+hierarchy of effects in designed experiments, as in Wu and Hamada, "Experiments"): without this, ten observations choose
+the shares by their noise.
 """
-OF_JOBS = Prior(
+SHOWN_IN_PART = Prior(
     {(0.7, 0.2, 0.1): 1.0, (0.85, 0.12, 0.03): 1.0, (0.5, 0.3, 0.2): 1.0, (0.3, 0.4, 0.3): 1.0}, 0.08, 0.0, False
 )
-"""Of three jobs or so, which show little of anything: what schedules and combinations do is to be expected at once."""
+"""Where schedules act on jobs and on no profile: what they do is to be expected at once, since few jobs are measured."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Process:
         rows: IntArray,
         residuals: FloatArray,
         fields: Collection[str] = ALL_FIELDS,
-        prior: Prior = OF_PROFILES,
+        prior: Prior = SHOWN_IN_PART,
         hyper: Hyper | None = None,
     ) -> None:
         self._space = space
@@ -95,7 +96,7 @@ class Process:
         self._residuals = residuals
         self._features = self._kernel.features(rows)
         self._combinations = _combinations(space, fields)
-        self._kinds = _kinds(space, fields) if prior.is_sure_of_all else _each(space)
+        self._kinds = _kinds(space, fields, self._spread)
         self.hyper = hyper or self._most_probable()
         if len(rows):
             shape = self._between(self._features, rows)
@@ -176,17 +177,18 @@ class Process:
         return float(likelihood + np.log(self._prior.shares[hyper.shares]) - 0.5 * distance**2)
 
 
-def _kinds(space: Space, fields: Collection[str]) -> Kinds:
-    key = ("kinds", tuple(fields))
+def _kinds(space: Space, fields: Collection[str], spread: FloatArray | None) -> Kinds:
+    """Tell rows apart by fields, and by how sure the model is of them where that counts."""
+    key = ("kinds", tuple(fields), spread is None)
     if key not in space.memo:
-        space.memo[key] = Kinds(*space.batch.distinct(tuple(fields)))
+        first, of_row = space.batch.distinct(tuple(fields))
+        if spread is not None:
+            levels = np.unique(spread, return_inverse=True)[1].reshape(-1)
+            both = of_row * (levels.max(initial=0) + 1) + levels
+            _, first, of_row = np.unique(both, return_index=True, return_inverse=True)
+        space.memo[key] = Kinds(first, of_row.reshape(-1))
     kinds: Kinds = space.memo[key]
     return kinds
-
-
-def _each(space: Space) -> Kinds:
-    rows = np.arange(len(space))
-    return Kinds(rows, rows)
 
 
 def _combinations(space: Space, fields: Collection[str]) -> IntArray:

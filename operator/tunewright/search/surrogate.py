@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from tunewright.domain.config_batch import BoolArray, FloatArray, IntArray
 from tunewright.search.kernel import ALL_FIELDS
-from tunewright.search.process import OF_PROFILES, Prior, Process
+from tunewright.search.process import SHOWN_IN_PART, Prior, Process
 from tunewright.search.space import Space
 
 MOST_OBSERVATIONS = 256
@@ -55,7 +55,7 @@ class Scored:
 
 
 class Surrogate:
-    """The process after some observations. Errors depend on `fields`.
+    """The process after some observations. Errors depend on `fields`, and `prior` is expected of them.
 
     `expected`: what rows would reach without any error, by default the estimates.
     """
@@ -66,7 +66,7 @@ class Surrogate:
         observations: Sequence[Observation],
         fields: Collection[str] = ALL_FIELDS,
         expected: FloatArray | None = None,
-        prior: Prior = OF_PROFILES,
+        prior: Prior = SHOWN_IN_PART,
     ) -> None:
         known = _informative(observations)
         rows = np.array([item.row for item in known], dtype=np.int64)

@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 
 from tests.support.builders import mixtral_problem, settings_of, small_space
-from tunewright.domain.config_batch import FloatArray
+from tunewright.domain.config_batch import BoolArray, FloatArray
+from tunewright.search.process import IMPLEMENTATIONS, SHOWN_IN_FULL, SHOWN_IN_PART, Process
 from tunewright.search.space import Space, build_space
-from tunewright.search.surrogate import MOST_OBSERVATIONS, Observation, Surrogate, expected_improvement
+from tunewright.search.surrogate import (
+    MOST_OBSERVATIONS,
+    SURPRISES_WAIT,
+    Observation,
+    Surrogate,
+    expected_improvement,
+)
 
 
 def hidden_truth(space: Space) -> FloatArray:
@@ -147,3 +154,46 @@ def test_expectations_of_a_caller_take_the_place_of_the_estimates() -> None:
         item.row: item.mean_tokens_per_second_per_gpu for item in Surrogate(space, [], expected=expected).score(rows)
     }
     assert found == pytest.approx({int(row): expected[row] for row in rows})
+
+
+def with_combination_of(space: Space, row: int) -> BoolArray:
+    same = [space.batch.columns[name] == space.batch.columns[name][row] for name in IMPLEMENTATIONS]
+    return np.logical_and.reduce([space.fits, *same])
+
+
+def test_combinations_that_nobody_tried_may_surprise_once_sizes_promise_little() -> None:
+    problem = mixtral_problem()
+    space = build_space(problem, settings_of(problem, search_space={"tensor_parallel_size": (1,)}))
+    speeds, known = space.tokens_per_second_per_gpu, with_combination_of(space, int(space.ranking[0]))
+    alike = space.ranking[known[space.ranking]]
+    tried, slowest = alike[: len(alike) // 2], alike[-5:]
+    surrogate = Surrogate(space, [Observation(int(row), float(speeds[row])) for row in tried], prior=SHOWN_IN_FULL)
+    slower = space.ranking[speeds[space.ranking] < 0.8 * speeds[tried[0]]]
+    assert not known[slower].any()
+    assert max(item.sigma for item in surrogate.score(slowest)) < SHOWN_IN_FULL.surprise
+    assert min(item.sigma for item in surrogate.score(slower)) > SHOWN_IN_FULL.surprise
+    promising = surrogate.score(space.ranking)
+    assert promising[0].expected_improvement > SURPRISES_WAIT
+    assert max(item.sigma for item in promising) < SHOWN_IN_FULL.surprise, "sizes are learnt first"
+
+
+def test_a_few_observations_do_not_speak_for_effects_of_three_axes() -> None:
+    space = small_space()
+    rows = space.ranking[:80:10]
+    noise = 0.1 * np.random.default_rng(3).standard_normal(len(rows))
+    assert Process(space, rows, noise, prior=SHOWN_IN_FULL).hyper.shares == next(iter(SHOWN_IN_FULL.shares))
+
+
+def test_schedules_that_the_model_is_less_sure_of_may_surprise_more_where_trials_do_not_show_them() -> None:
+    space = small_space()
+    plain, other = (
+        space.ranking[space.batch.is_("pipeline_schedule", name)[space.ranking]][:1]
+        for name in ("1f1b", "zero-bubble-h1")
+    )
+    nothing = np.zeros(0, dtype=np.int64), np.zeros(0)
+    in_part, in_full = (
+        Process(space, *nothing, ("micro_batch_size",), prior) for prior in (SHOWN_IN_PART, SHOWN_IN_FULL)
+    )
+    alike = np.flatnonzero(space.batch.micro_batch_size == space.batch.micro_batch_size[other[0]])
+    assert in_part.predict(other)[1] > 1.1 * in_part.predict(plain)[1]
+    assert in_full.predict(alike)[1] == pytest.approx(in_full.predict(other)[1][0])
