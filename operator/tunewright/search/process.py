@@ -55,7 +55,7 @@ the shares by their noise.
 SHOWN_IN_PART = Prior(
     {(0.7, 0.2, 0.1): 1.0, (0.85, 0.12, 0.03): 1.0, (0.5, 0.3, 0.2): 1.0, (0.3, 0.4, 0.3): 1.0}, 0.08, 0.0, False
 )
-"""Where schedules act on jobs and on no profile: what they do is to be expected at once, since few jobs are measured."""
+"""Where schedules act on jobs and on no profile: surprises are expected at once, since few jobs are measured."""
 
 
 @dataclass(frozen=True)
