@@ -125,7 +125,7 @@ $(PEER)/.installed:
 	@touch $@
 
 .PHONY: bench-search
-bench-search: setup ## Compare searches on truths that are known (15 minutes on two cores; ARGS=--full for 20 seeds)
+bench-search: setup ## Compare searches on truths that are known (10 minutes on two cores; ARGS=--full for 20 seeds)
 	$(BIN)/python -m benchmarks.search $(ARGS)
 
 .PHONY: ablation

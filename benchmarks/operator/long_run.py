@@ -1,8 +1,8 @@
 """One run with 5,000 trials: its status, its ledger, and how long a pass over it takes.
 
-All but the last trials are written into the ledger as the operator would have written them: none has the
-profile of another. The operator reads them, goes on and takes the last ones. Meanwhile the run is touched five times a
-second, as it is by the events of its Pods.
+Its trials are written into the ledger as the operator would have written them: none has the profile of another, and
+the last ones were preempted. The operator reads them and attempts the last ones again. Meanwhile the run is touched
+five times a second, as it is by the events of its Pods.
 """
 
 import asyncio
@@ -29,16 +29,18 @@ from tunewright.engine.requests import trial_request
 from tunewright.performance.profile_key import profile_key
 from tunewright.planner.decisions import EnterPhase, Origin, StartTrial
 from tunewright.planner.records import Header, Record, Round, TrialFinished, TrialStarted
+from tunewright.trial_protocol.report import FailureClass
 
 TRIALS = 5000
 LAST = 40
-"""Trials that the operator takes itself."""
+"""Trials that the operator attempts again."""
 PARALLEL = 4
 TRIAL_SECONDS = 2.0
 TRIALS_IN_A_ROUND = 125
 """Of those written beforehand: with more rounds without improvement the run would be over."""
 KIBIBYTE = 1024
 NAME = "long-run"
+PREEMPTED: FailureClass = "Preempted"
 _AT = "2026-11-30T05:00:00.000Z"
 _IMAGE = "registry.example.com/trial:test"
 _TRIALS_AT_ONCE = 10
@@ -51,7 +53,7 @@ async def long_run(scale: float) -> list[Figure]:
         with here.kubelets(1, TRIAL_SECONDS):
             document = large_run("long", count, PARALLEL)
             (run,) = await here.create([document])
-            written = await _write(here, run, document, count - LAST)
+            written = await _write(here, run, document, count)
             opening = await here.ready()
             began = time.perf_counter()
             await _opened(here)
@@ -86,8 +88,14 @@ async def _write(here: Rig, run: RunReference, document: Document, count: int) -
     configs = [accepted.settings.baseline, *_others(accepted)][:count]
     for first in range(0, len(configs), _TRIALS_AT_ONCE):
         chosen = enumerate(configs[first : first + _TRIALS_AT_ONCE], start=first + 1)
-        await ledger.append([record for number, config in chosen for record in _trial(header, number, config)])
-    return len(configs)
+        await ledger.append(
+            [
+                record
+                for number, config in chosen
+                for record in _trial(header, number, config, is_preempted=number > len(configs) - LAST)
+            ]
+        )
+    return len(configs) - LAST
 
 
 def _others(accepted: Accepted) -> Iterator[TrainingConfig]:
@@ -116,7 +124,7 @@ def _header(run: RunReference, accepted: Accepted) -> Header:
     )
 
 
-def _trial(header: Header, number: int, config: TrainingConfig) -> Iterator[Record]:
+def _trial(header: Header, number: int, config: TrainingConfig, *, is_preempted: bool) -> Iterator[Record]:
     """Yield what a run writes of one trial: the decision, its start and its end."""
     is_first, key = number == 1, profile_key(header.problem, config)
     origin = Origin(
@@ -139,7 +147,8 @@ def _trial(header: Header, number: int, config: TrainingConfig) -> Iterator[Reco
     yield Round(elapsed_seconds=float(number), decisions=decisions, at=_AT)
     request = trial_request(header, header.settings, start, 600.0)
     yield TrialStarted(trial=start.trial, attempt=1, request_digest=request.digest(), at=_AT)
-    yield TrialFinished(trial=start.trial, attempt=1, report=fixed_report(request), gpu_seconds=80.0, at=_AT)
+    report, failure = (None, PREEMPTED) if is_preempted else (fixed_report(request), None)
+    yield TrialFinished(trial=start.trial, attempt=1, report=report, failure=failure, gpu_seconds=80.0, at=_AT)
 
 
 def _figures(

@@ -90,7 +90,7 @@ class Process:
         self._space = space
         self._fields = fields
         self._kernel = axis_kernel(space, fields)
-        self._prior = prior
+        self.prior = prior
         self._spread = None if prior.is_sure_of_all else _spread(space)
         self._rows = rows
         self._residuals = residuals
@@ -117,7 +117,7 @@ class Process:
     def surprises(self, rows: IntArray) -> FloatArray:
         """Return the deviation beside the others that rows have by a combination that no observation has."""
         untried = ~np.isin(self._combinations[rows], self._combinations[self._rows])
-        return np.where(untried, self._prior.surprise, 0.0)
+        return np.where(untried, self.prior.surprise, 0.0)
 
     def believing(self, rows: IntArray) -> "Process":
         """Return this process with its own predictions of some rows taken for observations."""
@@ -126,13 +126,13 @@ class Process:
         return self._of(joined, np.concatenate([self._residuals, mean]), self.hyper)
 
     def _of(self, rows: IntArray, residuals: FloatArray, hyper: Hyper | None = None) -> "Process":
-        return Process(self._space, rows, residuals, self._fields, self._prior, hyper)
+        return Process(self._space, rows, residuals, self._fields, self.prior, hyper)
 
     def _of_kinds(self, rows: IntArray) -> FloatArray:
         """Return mean and variance, shape (2, rows)."""
         features, signal = self._kernel.features(rows), self.hyper.signal
         variance = self._kernel.variance(features, self.hyper.shares) * (signal * self._unsure(rows)) ** 2
-        variance += self._prior.combination**2
+        variance += self.prior.combination**2
         if not len(self._rows):
             return np.stack([np.zeros(len(rows)), variance])
         shared = signal**2 * self._between(features, rows) + self._combined(rows)
@@ -152,7 +152,7 @@ class Process:
 
     def _combined(self, rows: IntArray) -> FloatArray:
         """Return the covariance of what observed rows and others share by having one combination of implementations."""
-        return self._prior.combination**2 * (
+        return self.prior.combination**2 * (
             self._combinations[self._rows][:, None] == self._combinations[rows][None, :]
         )
 
@@ -162,9 +162,9 @@ class Process:
             spaced = np.linspace(0, len(self._rows) - 1, MOST_TO_FIT).astype(np.int64)
             return self._of(self._rows[spaced], self._residuals[spaced]).hyper
         if not len(self._rows):
-            return Hyper(_prior_signal(self._space), next(iter(self._prior.shares)))
-        grid = [Hyper(signal, shares) for shares in self._prior.shares for signal in SIGNALS]
-        shapes = {shares: self._between(self._features, self._rows, shares) for shares in self._prior.shares}
+            return Hyper(_prior_signal(self._space), next(iter(self.prior.shares)))
+        grid = [Hyper(signal, shares) for shares in self.prior.shares for signal in SIGNALS]
+        shapes = {shares: self._between(self._features, self._rows, shares) for shares in self.prior.shares}
         scores = [self._log_probability(shapes[hyper.shares], hyper) for hyper in grid]
         return grid[int(np.argmax(np.round(scores, 6)))]
 
@@ -174,7 +174,7 @@ class Process:
         fit = self._residuals @ cho_solve(factor, self._residuals, check_finite=False)
         likelihood = -0.5 * fit - np.log(np.diag(factor[0])).sum()
         distance = np.log(hyper.signal / _prior_signal(self._space)) / SIGNAL_PRIOR
-        return float(likelihood + np.log(self._prior.shares[hyper.shares]) - 0.5 * distance**2)
+        return float(likelihood + np.log(self.prior.shares[hyper.shares]) - 0.5 * distance**2)
 
 
 def _kinds(space: Space, fields: Collection[str], spread: FloatArray | None) -> Kinds:

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.search.methods import METHODS, Method, Start, axis_sweep, models_best, surrogate
 from benchmarks.search.problems import CASES, settings_of, space_of
 from benchmarks.search.profile_protocol import method_finds, planner_finds, profile_truth_of
+from benchmarks.search.runs import observed
 from benchmarks.search.synergy import GAIN, LEAST_LOSS, finds, profile_synergy_of, synergy_of
 from benchmarks.search.trials import Trials, run
 from benchmarks.search.truth import Truth, truth_of
@@ -54,6 +55,14 @@ def test_no_method_gets_more_trials_than_there_are(method: Method) -> None:
     trials = trials_on(truth, method, 8)
     assert len(trials.history) <= 8
     assert sum(len(readings) for readings in trials.readings.values()) <= 8
+
+
+def test_what_another_process_is_asked_for_is_every_method_on_one_truth() -> None:
+    found = observed(0, 0, 0.1, ("random", "model's best"))
+    assert list(found) == ["random", "model's best", "ours"]
+    truth = truth_of(space_of(DENSE), 0, 0.1)
+    after = {most: truth.share(trials_on(truth, surrogate, most).after(most)[0]) for most in (10, 15)}
+    assert [item.share for item in found["ours"][:2]] == pytest.approx(list(after.values()))
 
 
 @pytest.mark.slow
