@@ -95,7 +95,7 @@ async def _write(here: Rig, run: RunReference, document: Document, count: int) -
                 for record in _trial(header, number, config, is_preempted=number > len(configs) - LAST)
             ]
         )
-    return len(configs) - LAST
+    return len(configs)
 
 
 def _others(accepted: Accepted) -> Iterator[TrainingConfig]:
@@ -157,7 +157,7 @@ def _figures(
     buckets, decisions = (done.buckets(f"tunewright_{name}_seconds") for name in ("reconcile", "decision"))
     status = len(json.dumps(finished["status"]).encode()) / KIBIBYTE
     ends, passes = len(recorded_ends(records)), int(buckets[-1][1]) if buckets else 0
-    said = f"{ends} trials in the ledger, {written} of them written beforehand"
+    said = f"{written} trials; {ends} attempts in the ledger, {ends - written} of them the operator's"
     return [
         Figure(NAME, "status", status, "KiB", 64, said),
         Figure(NAME, "ledger lines that cannot be read", 0, "", 0, f"{len(records)} lines read, chain checked"),
