@@ -40,8 +40,8 @@ def _layer_times(problem: TuningProblem, device: Device) -> LayerTimes:
     moe, moe_again = _moe(problem, device, parts, attention)
     head, embedding = parts.head(), parts.embedding()
     host, host_experts = parts.host()
-    dense, dense_waits = _waiting(dense, dense_again, host, device.efficiency)
-    moe, moe_waits = _waiting(moe, moe_again, host + host_experts, device.efficiency)
+    dense, dense_again, dense_waits = _waiting(dense, dense_again, host, device.efficiency)
+    moe, moe_again, moe_waits = _waiting(moe, moe_again, host + host_experts, device.efficiency)
     return LayerTimes(
         dense_forward=dense.forward,
         dense_backward_input=dense.backward_input + dense_again,
@@ -123,22 +123,23 @@ def _recomputed(
 
 def _waiting(
     layer: ModuleTimes, again: FloatArray, host: FloatArray, efficiency: Efficiency
-) -> tuple[ModuleTimes, tuple[FloatArray, FloatArray]]:
+) -> tuple[ModuleTimes, FloatArray, tuple[FloatArray, FloatArray]]:
     """Stretch passes that the device finishes before the host, in `host` seconds forward, has launched them.
 
-    Returns the stretched times and the seconds waited in the forward and in the backward pass.
+    Returns the stretched times, what running a part again adds to them, and the seconds waited forward and backward.
     """
     exists = layer.forward > 0
     share = np.minimum(again / np.maximum(layer.forward, 1e-30), 1.0)
     ahead = np.where(exists, np.maximum(host - layer.forward, 0.0), 0.0)
-    backward = layer.backward_input + layer.backward_weight + again
-    behind = np.where(exists, np.maximum(host * (efficiency.host_backward + share) - backward, 0.0), 0.0)
+    backward = layer.backward_input + layer.backward_weight
+    behind = np.where(exists, np.maximum(host * (efficiency.host_backward + share) - backward - again, 0.0), 0.0)
+    without = np.where(exists, np.maximum(host * efficiency.host_backward - backward, 0.0), 0.0)
     # Input and weight gradients are as many kernels each; what one half is behind, the other may still catch up.
     half = efficiency.host_backward / 2
-    inputs = np.maximum(host * (half + share) - layer.backward_input - again, 0.0)
+    inputs = np.maximum(host * half - layer.backward_input, 0.0)
     weights = np.maximum(host * half - layer.backward_weight, 0.0)
-    of_inputs = behind * inputs / np.maximum(inputs + weights, 1e-30)
-    return layer + ModuleTimes(ahead, of_inputs, behind - of_inputs), (ahead, behind)
+    of_inputs = without * inputs / np.maximum(inputs + weights, 1e-30)
+    return layer + ModuleTimes(ahead, of_inputs, without - of_inputs), again + behind - without, (ahead, behind)
 
 
 def _optimizer(device: Device) -> FloatArray:
