@@ -130,13 +130,10 @@ class StandInKubelet:
         """Only pull the image: a Pod of a prewarm is no trial, and has no request."""
         waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
         status = finished("") if self.pulls else {"containerStatuses": [_container({"waiting": waiting})]}
+        await self._say(pod, status)
         if self.pulls:
             self.pulled.append(pod["spec"].get("nodeName", ""))
             self._done.add(pod["metadata"]["uid"])
-        with contextlib.suppress(NotFound, Conflict, Transient):
-            await self._client.patch(
-                PODS, self._namespace, pod["metadata"]["name"], {"status": status}, subresource="status"
-            )
 
     async def _finish(self, pod: dict[str, Any]) -> None:
         if pod["metadata"]["labels"].get(labels.COMPONENT) == COMPONENT:
@@ -150,11 +147,15 @@ class StandInKubelet:
         elif message is None:
             return
         self._running.add(uid)
+        await self._say(pod, running() if message is None else finished(message))
         if message is not None:
             self._done.add(uid)
-        status = {"status": running() if message is None else finished(message)}
-        with contextlib.suppress(NotFound, Conflict, Transient):  # the Pod may go away meanwhile
-            await self._client.patch(PODS, self._namespace, pod["metadata"]["name"], status, subresource="status")
+
+    async def _say(self, pod: dict[str, Any], status: dict[str, Any]) -> None:
+        """Write the status of a Pod, which may go away meanwhile. An API server that is away is told later."""
+        with contextlib.suppress(NotFound, Conflict):
+            name = pod["metadata"]["name"]
+            await self._client.patch(PODS, self._namespace, name, {"status": status}, subresource="status")
 
 
 def running() -> dict[str, Any]:

@@ -49,7 +49,8 @@ def test_the_calls_of_an_llm_follow_its_share_of_the_rounds(share: int) -> None:
     expected = forecast(a_problem(), asking(share), small_space())
     assert expected.llm_calls == all_rounds.llm_calls * share // 100
     assert expected.llm_cost_usd is not None and all_rounds.llm_cost_usd is not None
-    assert expected.llm_cost_usd == pytest.approx(all_rounds.llm_cost_usd * share / 100)
+    # Not to the last digit: the prompt says how many of the proposals are asked for.
+    assert expected.llm_cost_usd == pytest.approx(all_rounds.llm_cost_usd * share / 100, rel=0.01)
 
 
 def test_where_nothing_fits_nothing_is_expected_to_run() -> None:
