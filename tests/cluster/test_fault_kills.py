@@ -42,6 +42,14 @@ async def killed_run(here: Scene, proxy: FaultProxy, plan: AtEachStep | AtRandom
     return await here.until(is_finished, seconds=600)
 
 
+async def reached(plan: AtEachStep, seconds: int = 60) -> None:
+    """Wait for what comes after the status that ends a run: its event."""
+    for _ in range(seconds * 10):
+        if not plan.left:
+            return
+        await asyncio.sleep(0.1)
+
+
 def forked(here: Scene) -> ForkedOperator:
     assert isinstance(here.operator, ForkedOperator)
     return here.operator
@@ -57,6 +65,7 @@ async def test_a_kill_before_and_after_each_step_changes_nothing(
         await killed_run(here, proxy, plan)
         await assert_same_as(here, undisturbed)
         shards = await read_shards(here.client, here.run)
+        await reached(plan)
     assert plan.left == [], "every step was reached"
     assert [bool(shard.get("immutable")) for shard in shards] == [True] * (len(shards) - 1) + [False]
     assert all(len(shard_text(shard).encode()) <= SMALL_SHARD_BYTES for shard in shards[1:])

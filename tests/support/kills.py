@@ -18,12 +18,16 @@ from tests.support.forked_operator import ForkedOperator
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that a reconcile does, told by its request; `said` is a pattern of its query or body."""
+    """One thing that a reconcile does, told by its request; `said` is a pattern of its query or body.
+
+    A step `spares` another that a kill at it would leave out: it is met only when that other has been.
+    """
 
     name: str
     method: str
     path: str
     said: str = ""
+    spares: str = ""
 
     def is_met_by(self, call: Call) -> bool:
         named = call.method == self.method and re.fullmatch(f".*/{self.path}", call.path) is not None
@@ -50,7 +54,7 @@ STEPS = (
     Step("seal a full shard", "PATCH", "configmaps/[^/]+", r'"immutable": true'),
     Step("begin another shard", "POST", "configmaps", "-ledger-0001"),
     Step("give a Job its lifetime", "PATCH", "jobs/[^/]+", "ttlSecondsAfterFinished"),
-    Step("write the status", "PATCH", "tuningruns/[^/]+/status"),
+    Step("write the status", "PATCH", "tuningruns/[^/]+/status", spares="post an event"),
     Step("post an event", "POST", "events"),
     Step("write the results", "POST", "configmaps", "-result"),
 )
@@ -82,8 +86,9 @@ class AtEachStep:
     def __call__(self, call: Call) -> Harm | None:
         if not self._operator.has_started:
             return None  # what it had sent before it was killed
+        waiting = {step.name for step, _ in self.left}
         for step, after in self.left:
-            if step.is_met_by(call):
+            if step.spares not in waiting and step.is_met_by(call):
                 self.left.remove((step, after))
                 return killing(self._operator, after=after)
         return None
