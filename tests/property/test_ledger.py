@@ -37,7 +37,7 @@ async def test_a_file_cut_at_any_byte_opens_again_without_its_unfinished_line(tm
         ledger.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6))
 def test_a_file_that_was_cut_goes_on(end: int) -> None:
     end %= len(written()) + 1
@@ -57,7 +57,7 @@ def test_a_file_that_was_cut_goes_on(end: int) -> None:
         assert read_ledger(path) == [*RECORDS[:whole], *more]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_any_byte_that_is_changed_is_found_in_its_line(data: st.DataObject) -> None:
     content = bytearray(written())
@@ -69,7 +69,7 @@ def test_any_byte_that_is_changed_is_found_in_its_line(data: st.DataObject) -> N
         decode_lines(content.decode(), "run.jsonl")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.permutations(range(4)), st.integers(0, 4))
 def test_lines_that_are_moved_or_removed_break_the_chain(order: list[int], kept: int) -> None:
     lines = written().decode().splitlines(keepends=True)
@@ -91,7 +91,7 @@ def test_a_line_written_anew_with_its_own_digest_breaks_the_next_link() -> None:
         decode_lines(text, "run.jsonl")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 3), max_size=5))
 def test_the_chain_does_not_depend_on_how_records_were_appended(sizes: list[int]) -> None:
     head, text, left = "", "", list(RECORDS)

@@ -113,7 +113,7 @@ def satisfies_group_arithmetic(problem: TuningProblem, config: TrainingConfig) -
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=PROBLEMS, configs=st.lists(CONFIGS, min_size=1, max_size=40))
 def test_accepted_configurations_satisfy_the_group_arithmetic(
     problem: TuningProblem, configs: list[TrainingConfig]
@@ -124,7 +124,7 @@ def test_accepted_configurations_satisfy_the_group_arithmetic(
         assert not accepted or satisfies_group_arithmetic(problem, config)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(problem=PROBLEMS, configs=st.lists(CONFIGS, min_size=1, max_size=20))
 def test_refused_configurations_name_a_rule_and_accepted_ones_none(
     problem: TuningProblem, configs: list[TrainingConfig]
@@ -137,7 +137,7 @@ def test_refused_configurations_name_a_rule_and_accepted_ones_none(
         assert all(violations.values())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(problem=PROBLEMS, configs=st.lists(CONFIGS, min_size=1, max_size=12))
 def test_a_row_of_a_batch_is_judged_as_if_it_were_alone(problem: TuningProblem, configs: list[TrainingConfig]) -> None:
     together = judge(problem, ConfigBatch.of(configs))
@@ -146,7 +146,7 @@ def test_a_row_of_a_batch_is_judged_as_if_it_were_alone(problem: TuningProblem, 
         assert judge(problem, ConfigBatch.of([config])).violations(0) == together.violations(row)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=PROBLEMS, degrees=st.tuples(DEGREE, DEGREE, DEGREE, DEGREE))
 def test_plain_configurations_that_satisfy_the_arithmetic_are_accepted_by_megatron(
     problem: TuningProblem, degrees: tuple[int, int, int, int]

@@ -66,7 +66,7 @@ some_configs = st.lists(configs(), min_size=1, max_size=6)
 models = st.sampled_from(MODELS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(models, some_configs, st.sampled_from([8, 64, 512]))
 def test_estimates_are_finite_and_parts_are_not_negative_and_sum_to_the_step(
     model: ModelArchitecture, rows: list[TrainingConfig], global_batch: int
@@ -81,7 +81,7 @@ def test_estimates_are_finite_and_parts_are_not_negative_and_sum_to_the_step(
     assert (step.hardware_flops_utilisation >= step.model_flops_utilisation).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(models, some_configs, st.sampled_from([8, 512, 4096]))
 def test_a_batch_equals_its_rows_one_by_one(
     model: ModelArchitecture, rows: list[TrainingConfig], global_batch: int
@@ -95,7 +95,7 @@ def test_a_batch_equals_its_rows_one_by_one(
             np.testing.assert_allclose(seconds[0], together.parts[name][index], rtol=1e-9, atol=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(PIPELINE_SCHEDULES), st.sampled_from([2, 4, 8]), st.integers(0, 5))
 def test_more_micro_batches_never_raise_the_bubble_fraction_much_and_never_make_it_negative(
     schedule: str, ranks: int, doublings: int
@@ -113,7 +113,7 @@ def test_more_micro_batches_never_raise_the_bubble_fraction_much_and_never_make_
     assert 0 <= larger <= smaller + 1e-9
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(models, some_configs)
 def test_equal_keys_mean_equal_keys_alone(model: ModelArchitecture, rows: list[TrainingConfig]) -> None:
     problem = a_problem(model)
@@ -121,7 +121,7 @@ def test_equal_keys_mean_equal_keys_alone(model: ModelArchitecture, rows: list[T
     assert [profile_key(problem, row) for row in rows] == list(keys)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(models, configs())
 @example(a_latent_model(), SOME_LAYERS_KEPT)
 def test_a_faster_device_is_never_slower(model: ModelArchitecture, config: TrainingConfig) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.builders import a_problem, an_llm, settings_of, small_space
@@ -79,7 +79,7 @@ def worlds(draw: st.DrawFn) -> World:
     return World(a_problem(), chosen, profile_factor=effect, measure_factor=effect, fails=fails, advises=advises)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(worlds())
 def test_every_run_ends_within_its_budget_and_replays(world: World) -> None:
     run = Run.of(world, small_space()).to_end()
@@ -91,7 +91,7 @@ def test_every_run_ends_within_its_budget_and_replays(world: World) -> None:
     assert replay_projections(documents, small_space()) is None
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10)
 @given(worlds())
 def test_what_grew_with_a_run_is_what_is_found_anew(world: World) -> None:
     run = Run.of(world, small_space())
@@ -108,7 +108,7 @@ def test_what_grew_with_a_run_is_what_is_found_anew(world: World) -> None:
     assert run.state.failed == [trial for trial in run.state.trials.values() if trial.failure]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15)
 @given(worlds(), st.integers(0, 10_000))
 def test_a_changed_decision_is_found_with_its_line(world: World, where: int) -> None:
     run = Run.of(world, small_space()).to_end()

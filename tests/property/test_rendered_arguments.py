@@ -119,7 +119,7 @@ def check_groups(problem: TuningProblem, degrees: dict[str, int]) -> int:
     return degrees["batch"] // (degrees["micro"] * data)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(legal_points("megatron"))
 def test_megatron_arguments_hold_their_arithmetic(point: tuple[TuningProblem, TrainingConfig]) -> None:
     problem, config = point
@@ -172,7 +172,7 @@ def check_switches(arguments: Arguments) -> None:
         assert one(arguments, "--expert-model-parallel-size") * one(arguments, "--expert-tensor-parallel-size") > 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(legal_points("primus"))
 def test_primus_overrides_hold_their_arithmetic(point: tuple[TuningProblem, TrainingConfig]) -> None:
     problem, config = point
@@ -215,7 +215,7 @@ def test_primus_overrides_hold_their_arithmetic(point: tuple[TuningProblem, Trai
         assert keys["turbo_deepep_num_cu"] <= 32
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, len(CASES) - 1), st.sampled_from(("primus", "megatron")), st.lists(CONFIGS, min_size=1, max_size=30)
 )

@@ -72,7 +72,7 @@ def fields_of(arguments: Arguments) -> dict[str, Any]:
     return fields
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(legal_points("megatron"))
 def test_megatron_core_takes_what_our_rules_accept(point: tuple[TuningProblem, TrainingConfig]) -> None:
     arguments = read(megatron.render(*point))

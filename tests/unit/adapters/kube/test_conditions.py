@@ -1,6 +1,6 @@
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.kube_documents import A_RUN
@@ -52,13 +52,11 @@ def applied(document: Any, patch: Any) -> Any:
     return result
 
 
-@settings(deadline=None)
 @given(DOCUMENTS, DOCUMENTS)
 def test_a_patch_turns_one_document_into_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert applied(before, merge_patch(before, after)) == after
 
 
-@settings(deadline=None)
 @given(DOCUMENTS)
 def test_equal_documents_need_no_patch(document: dict[str, Any]) -> None:
     assert merge_patch(document, document) == {}
