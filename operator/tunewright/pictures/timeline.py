@@ -7,7 +7,6 @@ from tunewright.domain.degrees import Degrees
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.schedule.operation import BACKWARD, FORWARD, WEIGHT
 from tunewright.domain.training_config import TrainingConfig
-from tunewright.performance.pipeline.simulate import PERIODS_SIMULATED
 from tunewright.performance.pipeline.timeline import Event, timeline
 from tunewright.performance.step import stage_seconds
 from tunewright.pictures.svg import GREY, Picture, legend
@@ -16,6 +15,8 @@ LEFT, RIGHT, TOP, LANE = 60.0, 20.0, 56.0, 26.0
 """Pixels: margins of a picture over time, and the height of a rank's lane."""
 
 _WIDTH = 960.0
+_PERIODS_SHOWN = 4
+"""Micro batches in a picture at most, in units of P: by then every schedule has shown its steady state."""
 _SHORTEST_WITH_NUMBER = 11.0
 _FILLS = {FORWARD: ("#4269d0", "#97bbf5"), BACKWARD: ("#3ca951", "#a8dfb3"), WEIGHT: ("#efb118", "#f9dc94")}
 """First chunk of a rank, and the others."""
@@ -57,9 +58,9 @@ def _legend(events: Sequence[Event]) -> dict[str, str]:
 def timeline_of(problem: TuningProblem, config: TrainingConfig) -> tuple[list[Event], int]:
     """Return the events of one configuration with its own stage times, and how many micro batches its step has.
 
-    Events end after `PERIODS_SIMULATED`·P micro batches: until then a schedule has shown its steady state.
+    Events end after `_PERIODS_SHOWN`·P micro batches.
     """
     batch = ConfigBatch.of([config])
     micro_batches = int(Degrees.of(problem, batch).num_micro_batches[0])
-    shown = min(micro_batches, PERIODS_SIMULATED * config.pipeline_parallel_size)
+    shown = min(micro_batches, _PERIODS_SHOWN * config.pipeline_parallel_size)
     return timeline(config.pipeline_schedule, stage_seconds(problem, batch), shown), micro_batches

@@ -59,7 +59,8 @@ def enumerate_space(problem: TuningProblem, search_space: Mapping[str, Values]) 
     values = axis_values(problem, search_space)
     layouts = tuple(dict.fromkeys([EVEN_LAYOUT, *(str(name) for name in values["pipeline_layout"])]))
     table = _plausible_degrees(problem, _product(_encoded(values, _DEGREES, layouts)))
-    table = _plausible_pipelines(problem, _crossed(table, _product(_encoded(values, _PIPELINE, layouts))), layouts)
+    pipelines = _own_chunks(_product(_encoded(values, _PIPELINE, layouts)))
+    table = _plausible_pipelines(problem, _crossed(table, pipelines), layouts)
     table = _plausible_computation(_crossed(table, _computation_options(values, layouts)))
     table = _with_derived(problem, table, values)
     batch = ConfigBatch(columns={field: table[field] for field in FIELDS}, layouts=layouts)
@@ -118,19 +119,22 @@ def _plausible_degrees(problem: TuningProblem, table: Table) -> Table:
     return _kept(table, (world % ranks == 0) & (world % experts == 0) & whole_steps)
 
 
+def _own_chunks(table: Table) -> Table:
+    """Keep schedules with the virtual pipeline that they fix; most combinations of the two are none."""
+    chunks, v_shaped = table["virtual_pipeline_parallel_size"], _runs(table, V_SHAPED_SCHEDULES)
+    interleaved = table["pipeline_schedule"] == code_of("pipeline_schedule", "interleaved-1f1b")
+    return _kept(table, np.where(v_shaped, chunks == 2, np.where(interleaved, chunks > 1, chunks == 1)))
+
+
 def _plausible_pipelines(problem: TuningProblem, table: Table, layouts: tuple[str, ...]) -> Table:
-    """Keep schedules with the virtual pipeline that they fix, and layouts that the number of layers allows."""
+    """Keep schedules where there is a pipeline, and layouts that the number of layers allows."""
     ranks, chunks = table["pipeline_parallel_size"], table["virtual_pipeline_parallel_size"]
-    schedule = table["pipeline_schedule"]
-    v_shaped = _runs(table, V_SHAPED_SCHEDULES)
-    interleaved = schedule == code_of("pipeline_schedule", "interleaved-1f1b")
-    fixed = np.where(v_shaped, chunks == 2, np.where(interleaved, chunks > 1, chunks == 1))
-    piped = (ranks > 1) | (schedule == code_of("pipeline_schedule", "1f1b"))
+    piped = (ranks > 1) | (table["pipeline_schedule"] == code_of("pipeline_schedule", "1f1b"))
     divides = problem.model.num_layers % (ranks * chunks) == 0
     layout = table["pipeline_layout"]
     uneven = layout == layouts.index(SHORTER_EDGES_LAYOUT) if SHORTER_EDGES_LAYOUT in layouts else layout < 0
     laid_out = np.where(layout == layouts.index(EVEN_LAYOUT), divides, ~(uneven & divides))
-    return _kept(table, fixed & piped & laid_out & (ranks * chunks <= problem.model.num_layers))
+    return _kept(table, piped & laid_out & (ranks * chunks <= problem.model.num_layers))
 
 
 def _computation_options(values: Mapping[str, Values], layouts: tuple[str, ...]) -> Table:

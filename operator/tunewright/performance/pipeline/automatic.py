@@ -7,13 +7,15 @@ ZB-2p); then one forward and one backward pass in turn; weight gradients in the 
 """
 
 import heapq
+from collections.abc import Mapping
 
 import numpy as np
 
 from tunewright.domain.config_batch import ConfigBatch, FloatArray, IntArray
+from tunewright.domain.training_config import PipelineSchedule
 from tunewright.performance.pipeline.simulate import PERIODS_SIMULATED, StageTimes
 
-_LIMITS = {"zero-bubble-h1": 1, "zero-bubble-h2": 2}
+_LIMITS: Mapping[PipelineSchedule, int] = {"zero-bubble-h1": 1, "zero-bubble-h2": 2}
 """Micro batches in flight on every rank, in units of P."""
 
 _LEAST_GAP = 0.5
@@ -31,7 +33,7 @@ def with_automatic_orders(
         chosen = batch.is_("pipeline_schedule", schedule) & (batch.pipeline_parallel_size > 1)
         for row in np.flatnonzero(chosen):
             ranks, micro_batches = int(batch.pipeline_parallel_size[row]), int(num_micro_batches[row])
-            simulated = min(micro_batches, PERIODS_SIMULATED * ranks)
+            simulated = min(micro_batches, PERIODS_SIMULATED[schedule] * ranks)
             line = _Line(times, int(row), ranks, simulated, limit * ranks)
             found[row] = line.run() + (micro_batches - simulated) * times.total()[row].max()
     return found

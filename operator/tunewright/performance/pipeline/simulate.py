@@ -1,10 +1,10 @@
 """Duration of the pipeline phase for many rows: a longest path over the static order, all rows of a shape at once.
 
-Called by `step`. Rows that share schedule, P, V and number of micro batches run together. Beyond `4·P` micro batches
-a schedule is periodic: the rest is extended by the slope of its steady state.
+Called by `step`. Rows that share schedule, P, V and number of micro batches run together. After some periods of P
+micro batches a schedule repeats itself: the rest is extended by the slope of its steady state.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,15 @@ from tunewright.domain.schedule.orders import splits_backward
 from tunewright.domain.training_config import PIPELINE_SCHEDULES, V_SHAPED_SCHEDULES, PipelineSchedule
 from tunewright.performance.pipeline.graph import Graph, graph_of
 
-PERIODS_SIMULATED = 4
-"""Micro batches that are simulated at most, in units of P, but for the remainder of M divided by P."""
+PERIODS_SIMULATED: Mapping[PipelineSchedule, int] = {name: 4 for name in PIPELINE_SCHEDULES} | {
+    "interleaved-1f1b": 3,
+    "zero-bubble-v": 10,
+}
+"""Micro batches that are simulated at most, in units of P, but for the remainder of M divided by P.
+
+Fewer where that changes nothing to speak of. ZBV has most: its first rank, which has embedding and head, is late only
+when it has used up the gaps that the others leave it at the end.
+"""
 
 _MAX_ELEMENTS = 1_000_000
 
@@ -79,7 +86,8 @@ def _groups(batch: ConfigBatch, micro_batches: IntArray, selected: BoolArray) ->
     chunks = np.where(interleaved, batch.virtual_pipeline_parallel_size, np.where(v_shaped, 2, 1))
     ranks = batch.pipeline_parallel_size
     whole = _whole_groups(ranks, micro_batches, interleaved)
-    cap = PERIODS_SIMULATED * ranks
+    periods = np.array([PERIODS_SIMULATED[name] for name in PIPELINE_SCHEDULES])
+    cap = periods[batch.columns["pipeline_schedule"]] * ranks
     simulated = np.where(whole > cap, cap + whole % ranks, whole)
     own = batch.virtual_pipeline_parallel_size == chunks
     key = ((batch.columns["pipeline_schedule"] * 8192 + ranks) * 512 + chunks) * 2 + own
@@ -131,7 +139,7 @@ def _run(
     beyond = np.maximum(micro_batches - shape.micro_batches, 0)
     if not beyond.any():
         return end
-    late = shape.micro_batches - 2 * shape.ranks - 1
+    late = shape.micro_batches - 2 * shape.ranks
     finished = ready[graph.first_stage_backward[[late, late - shape.ranks]]]
     busiest = times.total().max(axis=1)
     extended: FloatArray = end + beyond * np.maximum((finished[0] - finished[1]) / shape.ranks, busiest)
