@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, metavar="PYTHON", help="also llm-analysis, with this interpreter")
     arguments = parser.parse_args()
     problem, baseline = load_candidate(EXAMPLE)
-    gc.freeze()  # as `tunewright plan` does
+    gc.disable()  # as `tunewright plan` does
     first = seconds_of(lambda: planned(problem, baseline))
     whole = best_of(lambda: planned(problem, baseline))
     space = planned(problem, baseline)

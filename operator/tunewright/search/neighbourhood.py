@@ -76,11 +76,14 @@ def _rows_with(space: Space, changes: Mapping[str, object]) -> np.ndarray:
 
 
 def _repair_cost(space: Space, name: str, value: object, rows: np.ndarray) -> FloatArray:
-    column, code = space.batch.columns[name][rows], space.code(name, value)
+    """Return what it costs that rows have another value; one entry for all where the field has one value only."""
+    alike = len(space.values(name)) == 1
+    column, code = space.batch.columns[name][rows[:1] if alike else rows], space.code(name, value)
     weight = 1.0 if name in DEPENDENT_FIELDS else _MAIN_WEIGHT
     cost = np.where(column == code, 0.0, weight)
     if name in _DEGREES and code > 0:
-        cost += _DISTANCE_WEIGHT * np.abs(np.log2(np.maximum(column, 1)) - np.log2(code))
+        degrees = np.maximum(np.arange(column.max(initial=0) + 1), 1)
+        cost += (_DISTANCE_WEIGHT * np.abs(np.log2(degrees) - np.log2(code)))[column]
     return cost
 
 

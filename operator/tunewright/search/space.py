@@ -31,6 +31,10 @@ HELD_AXES = ("precision", "optimizer", "cross_entropy_fusion", "expert_tensor_pa
 """Axes of one default value: unless values are named, they stay at the baseline's."""
 
 
+_LARGEST_KEPT_BYTES = 31 * 2**20
+"""Just below what glibc's threshold can become, 32 MiB."""
+
+
 class SpaceSettings(Protocol):
     """What a space is made from, beside the problem. `PlannerSettings` is one."""
 
@@ -153,8 +157,8 @@ class Space:
 
     @cached_property
     def _rows(self) -> dict[bytes, int]:
-        text, width = self.codes.tobytes(), self.codes.strides[0]
-        return {text[row * width : (row + 1) * width]: row for row in range(len(self))}
+        whole_rows = self.codes.view(np.dtype((np.void, self.codes.strides[0])))
+        return dict(zip(whole_rows[:, 0].tolist(), range(len(self)), strict=True))
 
     @cached_property
     def _keys(self) -> dict[int, str]:
@@ -165,7 +169,7 @@ class Space:
         found = {}
         for name in FIELDS:
             column = self.batch.columns[name]
-            rows = [int((column == code).argmax()) for code in np.unique(column)]
+            rows = [int((column == code).argmax()) for code in np.flatnonzero(np.bincount(column))]
             found[name] = tuple(getattr(self.config(row), name) for row in rows)
         return found
 
@@ -175,6 +179,7 @@ def build_space(problem: TuningProblem, settings: SpaceSettings) -> Space:
 
     An empty space is a space of no rows; raises `InvalidInput` for values that no field can have.
     """
+    _keep_freed_memory()
     batch = _with_baseline(problem, enumerate_space(problem, _search_space(settings)), settings.baseline)
     with ThreadPoolExecutor(max_workers=1) as second_core:  # arrays release the interpreter's lock
         screening = second_core.submit(screen, problem, batch)
@@ -190,6 +195,14 @@ def build_space(problem: TuningProblem, settings: SpaceSettings) -> Space:
         parts=step.parts,
         key_index=profile_groups(problem, batch)[1],
     )
+
+
+def _keep_freed_memory() -> None:
+    """Let thousands of arrays that live for a moment reuse each other's memory, instead of mapping pages for each.
+
+    glibc hands what is freed back to the system at once until it has seen something large freed: this, never touched.
+    """
+    np.empty(_LARGEST_KEPT_BYTES, dtype=np.uint8)
 
 
 def _search_space(settings: SpaceSettings) -> dict[str, Values]:

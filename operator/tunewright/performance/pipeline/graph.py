@@ -7,7 +7,7 @@ the rank after the operation that they follow.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
@@ -34,6 +34,18 @@ class Graph:
     num_operations: int
     first_stage_backward: IntArray
     """Operation that ends each micro batch: the backward pass of the first stage."""
+
+    @cached_property
+    def window(self) -> int:
+        """Levels for which a result is needed at most: 2 to 2P, however long the schedule is."""
+        waits = np.arange(len(self.predecessors))[:, None] - (self.predecessors - 1) // self.predecessors.shape[1]
+        return int(waits[self.predecessors > 0].max(initial=1))
+
+    @cached_property
+    def predecessors_in_window(self) -> IntArray:
+        """`predecessors` where only the last `window` levels are kept, each in place of the one that far before."""
+        size = self.window * self.predecessors.shape[1]
+        return np.where(self.predecessors > 0, 1 + (self.predecessors - 1) % size, 0)
 
 
 @lru_cache(maxsize=1024)
@@ -119,24 +131,44 @@ def _levels(passes: _Passes) -> tuple[IntArray, IntArray, IntArray]:
     Returns the pass of every level and rank (the number of passes where it has nothing to do), what it waits for, both
     of shape (levels, P), and the number of the operation of every key.
     """
+    count, ranks = len(passes.keys), len(passes.bounds) - 1
+    level = np.array(_level_of_each(passes)) - 1
+    rank = np.repeat(np.arange(ranks), np.diff(passes.bounds))
+    numbers = np.zeros(count + 1, dtype=np.int64)
+    numbers[passes.keys] = 1 + level * ranks + rank
+    placed = np.full((int(level.max()) + 1, ranks), count)
+    placed[level, rank] = np.arange(count)
+    predecessors = np.zeros_like(placed)
+    predecessors[level, rank] = numbers[passes.needs]
+    return placed, predecessors, numbers
+
+
+def _level_of_each(passes: _Passes) -> list[int]:
+    """Return the level of every pass, from one on: behind the pass before it on its rank, and behind what it needs.
+
+    A rank goes on until it needs a pass that is not over; that pass wakes it.
+    """
     keys, needs = passes.keys.tolist(), passes.needs.tolist()
-    count, ranks = len(keys), len(passes.bounds) - 1
     cursors, ends = passes.bounds[:-1], passes.bounds[1:]
-    numbers = [-1] * count + [0]
-    placed: list[list[int]] = []
-    predecessors: list[list[int]] = []
-    while cursors != ends:
-        level, before = [count] * ranks, [0] * ranks
-        for rank, cursor in enumerate(cursors):
-            if cursor < ends[rank] and (number := numbers[needs[cursor]]) >= 0:
-                level[rank], before[rank] = cursor, number
-        if level == [count] * ranks:
-            raise ValueError("the order of this schedule waits for itself")
-        first = 1 + len(placed) * ranks
-        for rank, cursor in enumerate(level):
-            if cursor < count:
-                numbers[keys[cursor]] = first + rank
-                cursors[rank] += 1
-        placed.append(level)
-        predecessors.append(before)
-    return np.array(placed), np.array(predecessors), np.array(numbers)
+    levels, latest = [0] * len(keys), [0] * len(ends)
+    done = [-1] * len(keys) + [0]
+    sleeping: dict[int, int] = {}
+    awake = list(range(len(ends)))
+    while awake:
+        rank = awake.pop()
+        cursor, end, level = cursors[rank], ends[rank], latest[rank]
+        while cursor < end:
+            needed = done[needs[cursor]]
+            if needed < 0:
+                sleeping[needs[cursor]] = rank
+                break
+            level = (level if level > needed else needed) + 1
+            key = keys[cursor]
+            levels[cursor] = done[key] = level
+            if key in sleeping:
+                awake.append(sleeping.pop(key))
+            cursor += 1
+        cursors[rank], latest[rank] = cursor, level
+    if cursors != ends:
+        raise ValueError("the order of this schedule waits for itself")
+    return levels

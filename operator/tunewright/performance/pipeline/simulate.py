@@ -24,7 +24,8 @@ Fewer where that changes nothing to speak of. ZBV has most: its first rank, whic
 when it has used up the gaps that the others leave it at the end.
 """
 
-_MAX_ELEMENTS = 1_000_000
+_MAX_ELEMENTS = 131_072
+"""Results that are kept at once, rows times ranks times levels: a megabyte, so that it stays in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +114,7 @@ def _simulate_group(
     shape: _Shape, rows: IntArray, times: StageTimes, micro_batches: IntArray, post_validation: bool
 ) -> FloatArray:
     graph = graph_of(shape.schedule, shape.ranks, shape.chunks, shape.micro_batches)
-    step = max(1, _MAX_ELEMENTS // graph.predecessors.size)
+    step = max(1, _MAX_ELEMENTS // (graph.window * shape.ranks))
     parts = [
         _run(shape, graph, times.take(rows[start : start + step]), micro_batches[start : start + step], post_validation)
         for start in range(0, len(rows), step)
@@ -133,16 +134,15 @@ def _run(
     weight = _by_stage(times.backward_weight, shape)
     if not splits_backward(shape.schedule):
         backward, weight = backward + weight, np.zeros_like(weight)
-    ready, free = longest_path(graph, np.concatenate([forward, backward]), weight, times.hop)
-    begin = ready[graph.predecessors.diagonal()]  # rank i starts on level i, with the first micro batch
-    end: FloatArray = (free - begin if post_validation else free).max(axis=0)
+    late = max(shape.micro_batches - 2 * shape.ranks, shape.ranks)
+    finished = graph.first_stage_backward[[late - shape.ranks, min(late, shape.micro_batches - 1)]]
+    starts = graph.predecessors.diagonal()  # rank i starts on level i, with the first micro batch
+    watched = np.append(finished, starts) if post_validation else finished
+    results, free = longest_path(graph, np.concatenate([forward, backward]), weight, times.hop, watched)
+    end: FloatArray = (free - results[2:] if post_validation else free).max(axis=0)
     beyond = np.maximum(micro_batches - shape.micro_batches, 0)
-    if not beyond.any():
-        return end
-    late = shape.micro_batches - 2 * shape.ranks
-    finished = ready[graph.first_stage_backward[[late, late - shape.ranks]]]
-    busiest = times.total().max(axis=1)
-    extended: FloatArray = end + beyond * np.maximum((finished[0] - finished[1]) / shape.ranks, busiest)
+    slope = (results[1] - results[0]) / shape.ranks
+    extended: FloatArray = end + beyond * np.maximum(slope, times.total().max(axis=1))
     return extended
 
 
@@ -157,24 +157,38 @@ def _by_stage(values: FloatArray, shape: _Shape) -> FloatArray:
 
 
 def longest_path(
-    graph: Graph, durations: FloatArray, weight: FloatArray, hop: FloatArray
+    graph: Graph, durations: FloatArray, weight: FloatArray, hop: FloatArray, watched: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Run the graph: returns when each result has arrived, (operations + 1, rows), and each rank's end, (P, rows).
+    """Run the graph: returns when the results of `watched` operations have arrived, and each rank's end, (P, rows).
 
-    `durations` has shape (2·P·V, rows), `weight` (P·V, rows), `hop` (rows,).
+    `durations` has shape (2·P·V, rows), `weight` (P·V, rows), `hop` (rows,). Only as many results are kept as are
+    still needed, which is most of the speed.
     """
     levels, ranks = graph.predecessors.shape
     durations = np.concatenate([durations, np.zeros((1, len(hop)))])
     behind = graph.weight_counts @ weight if len(graph.weight_counts) > 1 else None
-    ready = np.empty((1 + levels * ranks, len(hop)))
-    ready[0] = 0.0
+    ready = np.zeros((1 + graph.window * ranks, len(hop)))
+    seen = np.zeros((len(watched), len(hop)))
+    looked_at = _by_level(watched, ranks)
     free, gathered = np.zeros((ranks, len(hop))), np.empty((ranks, len(hop)))
     for level in range(levels):
-        first = 1 + level * ranks
+        first = 1 + level % graph.window * ranks
         # `mode` spares a copy of `out`
-        np.maximum(free, ready.take(graph.predecessors[level], axis=0, out=gathered, mode="clip"), out=free)
+        np.maximum(free, ready.take(graph.predecessors_in_window[level], axis=0, out=gathered, mode="clip"), out=free)
         free += durations.take(graph.durations[level], axis=0, out=gathered, mode="clip")
         np.add(free, hop, out=ready[first : first + ranks])
+        for number, rank in looked_at.get(level, ()):
+            seen[number] = ready[first + rank]
         if behind is not None:
             free += behind.take(graph.weights[level], axis=0, out=gathered, mode="clip")
-    return ready, free
+    return seen, free
+
+
+def _by_level(watched: IntArray, ranks: int) -> dict[int, list[tuple[int, int]]]:
+    """Return place in `watched` and rank of each operation, by level; the start of the step is on none."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for number, operation in enumerate(watched.tolist()):
+        if operation:
+            level, rank = divmod(operation - 1, ranks)
+            found.setdefault(level, []).append((number, rank))
+    return found

@@ -42,7 +42,8 @@ def timeline(schedule: PipelineSchedule, times: StageTimes, micro_batches: int) 
     if not splits_backward(schedule):
         backward, weight = backward + weight, np.zeros_like(weight)
     durations = np.concatenate([forward, backward])
-    ready, _ = longest_path(graph, durations, weight, times.hop)
+    every = np.arange(1 + graph.predecessors.size)
+    ready, _ = longest_path(graph, durations, weight, times.hop, every)
     seconds = {FORWARD: forward, BACKWARD: backward, WEIGHT: weight}
     events = []
     for rank, order in enumerate(rank_orders(schedule, ranks, chunks, micro_batches)):

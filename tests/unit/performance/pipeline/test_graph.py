@@ -71,5 +71,6 @@ def test_ranks_end_when_a_plain_execution_ends_them(schedule: PipelineSchedule, 
     plain = Plain(schedule, ranks, micro_batches, seconds)
     places = seconds.reshape(3, -1, 1)
     graph = graph_of(schedule, ranks, chunks, micro_batches)
-    _, ends = longest_path(graph, np.concatenate(places[[FORWARD, BACKWARD]]), places[WEIGHT], np.array([Plain.hop]))
+    durations, hop = np.concatenate(places[[FORWARD, BACKWARD]]), np.array([Plain.hop])
+    _, ends = longest_path(graph, durations, places[WEIGHT], hop, watched=np.array([], dtype=np.int64))
     np.testing.assert_allclose(ends[:, 0], plain.run(), rtol=1e-12)
