@@ -9,15 +9,18 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from difflib import get_close_matches
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from tunewright.errors import InvalidInput, Problem
 
 MOST_TYPED = 2**31 - 1
 """Largest number that anybody types for a count."""
 _MOST_BITS = 64
+_LONGEST_NAME = 64
 
 _PYTHON_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
 _ACRONYMS = {"gpu": "GPU", "gpus": "GPUs", "llm": "LLM", "usd": "USD", "ttl": "TTL", "id": "ID"}
@@ -57,7 +60,7 @@ class Value(BaseModel):
         try:
             return cls.model_validate(document, extra="ignore" if leave_out_unknown else None)
         except ValidationError as error:
-            raise InvalidInput(problems_of(error, field)) from None
+            raise InvalidInput(problems_of(error, field, of=cls)) from None
 
     @classmethod
     def parse_strictly(cls, document: object, field: str = "") -> Self:
@@ -77,7 +80,7 @@ class Value(BaseModel):
         try:
             return cls.model_validate_json(text, strict=True, by_alias=True, by_name=False)
         except ValidationError as error:
-            raise InvalidInput(problems_of(error, field, as_given=True)) from None
+            raise InvalidInput(problems_of(error, field, of=cls, as_given=True)) from None
 
 
 def whole_number(text: str, *, least: int = 0, most: int = MOST_TYPED) -> int | None:
@@ -97,10 +100,15 @@ def canonical_json(document: object) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def problems_of(error: ValidationError, field: str = "", *, as_given: bool = False) -> list[Problem]:
-    """Translate pydantic's findings into field, value, remedy. Fields have their JSON names, unless wanted as given."""
+def problems_of(
+    error: ValidationError, field: str = "", *, of: type[BaseModel] | None = None, as_given: bool = False
+) -> list[Problem]:
+    """Translate pydantic's findings into field, value, remedy. Fields have their JSON names, unless wanted as given.
+
+    `of` is what was validated: its fields are proposed in place of unknown ones.
+    """
     items = error.errors()
-    found = [_problem_of(item, field) for item in items if not _is_echo(item, items)]
+    found = [_problem_of(item, field, of) for item in items if not _is_echo(item, items)]
     if as_given:
         return found
     return [replace(problem, field=_json_path(problem.field)) for problem in found]
@@ -137,11 +145,43 @@ def _is_echo(item: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> boo
     )
 
 
-def _problem_of(item: Mapping[str, Any], field: str) -> Problem:
+def _problem_of(item: Mapping[str, Any], field: str, of: type[BaseModel] | None) -> Problem:
     path = ".".join(str(part) for part in (field, *item["loc"]) if part != "")
     remedy = str(item["msg"]).removeprefix("Value error, ")
     if item["type"] == "missing":
         return Problem(path, None, "is required: set it")
     if item["type"] == "extra_forbidden":
-        return Problem(path, item["input"], "is not a known field: remove it or correct its spelling")
+        return Problem(path, item["input"], f"is not a known field: {_near(item['loc'], of)}")
     return Problem(path, item["input"], remedy)
+
+
+def _near(place: Sequence[str | int], of: type[BaseModel] | None) -> str:
+    """Say what to do with an unknown field at a place of a document."""
+    known = {
+        _json_name(name, info) for model in _models_at(place[:-1], of) for name, info in model.model_fields.items()
+    }
+    near = get_close_matches(camel_case(str(place[-1])[:_LONGEST_NAME]), sorted(known), n=1)
+    return f"did you mean {near[0]}?" if near else "remove it or correct its spelling"
+
+
+def _models_at(place: Sequence[str | int], of: type[BaseModel] | None) -> list[type[BaseModel]]:
+    """Return the models that a document may have at a place: more than one where a field has a choice."""
+    models = [] if of is None else [of]
+    for part in place:
+        if not isinstance(part, int):
+            infos = [
+                info for model in models for name, info in model.model_fields.items() if part == _json_name(name, info)
+            ]
+            models = [model for info in infos for model in _models_in(info.annotation)]
+    return models
+
+
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models_in(inner)
+
+
+def _json_name(name: str, info: FieldInfo) -> str:
+    return info.alias or name

@@ -102,7 +102,7 @@ def test_one_kind_of_preset_is_enough_and_hidden_entries_are_none(tmp_path: Path
         (
             "networks/fabric.yaml",
             NETWORK.replace("defaultFor", "default"),
-            "networks/fabric.yaml: default: ['ours']: is not a known field: remove it or correct its spelling",
+            "networks/fabric.yaml: default: ['ours']: is not a known field: did you mean defaultFor?",
         ),
         (
             "networks/fabric.yaml",

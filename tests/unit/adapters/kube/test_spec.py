@@ -33,8 +33,19 @@ def test_names_every_wrong_field_at_once() -> None:
     }
 
 
-def test_a_typo_is_told_with_its_remedy() -> None:
-    assert problems(a_tuning_run(workloads={}))["spec.workloads"].startswith("is not a known field")
+@pytest.mark.parametrize(
+    ("spec", "remedy"),
+    [
+        ({"workloads": {}}, "did you mean workload?"),
+        ({"searchSpace": {"context_parallel_size": [1]}}, "did you mean contextParallelSize?"),
+        ({"llm": {"modle": "a/b"}}, "did you mean model?"),
+        ({"pod": {"tolerations": [{"kye": "amd.com/gpu"}]}}, "did you mean key?"),
+        ({"whatever": 1}, "remove it or correct its spelling"),
+    ],
+)
+def test_a_typo_is_told_with_its_remedy(spec: dict[str, object], remedy: str) -> None:
+    found = [text for text in problems(a_tuning_run(**spec)).values() if text.startswith("is not a known field")]
+    assert found == [f"is not a known field: {remedy}"]
 
 
 @pytest.mark.parametrize(

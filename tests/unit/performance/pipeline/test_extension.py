@@ -11,7 +11,7 @@ from tunewright.performance.step import estimate
 from tunewright.search.enumeration import enumerate_space
 
 
-def test_ranking_is_within_half_a_percent_of_the_whole_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranking_is_within_a_third_of_a_percent_of_the_whole_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = mixtral_problem()
     batch = enumerate_space(problem, {})
     periods = np.array([simulate.PERIODS_SIMULATED[name] for name in PIPELINE_SCHEDULES])
@@ -21,4 +21,4 @@ def test_ranking_is_within_half_a_percent_of_the_whole_simulation(monkeypatch: p
     assert schedules == set(PIPELINE_SCHEDULES)
     ranked = estimate(problem, batch).step_seconds
     monkeypatch.setattr(simulate, "PERIODS_SIMULATED", dict.fromkeys(PIPELINE_SCHEDULES, problem.global_batch_size))
-    np.testing.assert_allclose(ranked, estimate(problem, batch).step_seconds, rtol=0.005)
+    np.testing.assert_allclose(ranked, estimate(problem, batch).step_seconds, rtol=0.003)
