@@ -36,7 +36,8 @@ REASONS: Mapping[str, Mapping[str, str]] = {
     "Accepted": {
         "Valid": "It is.",
         "Illegal": "The message lists every violation. Correct the spec; what is immutable needs a new run.",
-        "UnknownPreset": "No such model, accelerator or network in the catalog. The message has the nearest names.",
+        "UnknownPreset": "No such model, accelerator or network in the catalog. The message has the nearest names. A"
+        " run that has begun goes on from its ledger once the operator has the preset again.",
         "ReferenceNotFound": "A ConfigMap or ledger that the spec names is not there. Create it; the run looks again.",
         "NotPermitted": "The chart's `allow` lists shut something out: the message says what.",
         "EmptySpace": "`searchSpace` allows no legal configuration. Widen it.",

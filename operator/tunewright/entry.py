@@ -24,12 +24,12 @@ def main() -> None:
         from tunewright.cli.app import app, run_app
     except ModuleNotFoundError as error:
         _explain_missing(error, "cli")
-    app.command()(operator)
+    app.command(rich_help_panel="In the cluster")(operator)
     run_app()
 
 
 def operator(namespace: str | None = None) -> None:
-    """Watch TuningRun resources and tune them; NAMESPACE is a list such as a,b (default: the whole cluster)."""
+    """Watch the cluster's TuningRuns and tune them. --namespace: a list such as a,b; default: the whole cluster."""
     namespaces = () if namespace is None else _namespaces(namespace)
     try:
         from tunewright.controller import run

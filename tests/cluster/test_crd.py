@@ -9,15 +9,12 @@ import yaml
 
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.errors import KubectlFailed
-from tests.support.kube_cluster import apply_run, install_crd
+from tests.support.kube_cluster import apply_run
 from tests.support.kube_documents import a_tuning_run
 
+pytestmark = pytest.mark.usefixtures("crd")
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(control_plane: Cluster) -> None:
-    install_crd(control_plane)
 
 
 def refusal(cluster: Cluster, namespace: str, document: dict[str, Any]) -> str:

@@ -26,16 +26,12 @@ from tests.support.fault_proxy import (
 )
 from tests.support.fault_runs import SMALL, assert_same_as, finished_ledger, proxied_scene, scene
 from tests.support.kills import ANSWER_RECORDED
-from tests.support.kube_cluster import install_crd
 from tests.support.openai_server import proposals, serving
 from tests.support.operator_runs import is_finished
 from tunewright.adapters.kube.client import NODES, connected
 from tunewright.errors import Transient
 
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(own_control_plane: ControlPlane) -> None:
-    install_crd(own_control_plane)
+pytestmark = pytest.mark.usefixtures("own_crd")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.fault_runs import SMALL, assert_same_as, finished_ledger, scene
-from tests.support.kube_cluster import install_crd
 from tests.support.operator_runs import condition, is_finished
 from tests.support.operator_scene import Gate, Scene, is_so
 from tunewright.adapters.kube import labels
@@ -16,12 +15,9 @@ from tunewright.adapters.kube.names import ledger_shard_name, trial_job_name
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.trial_protocol.identity import TrialIdentity
 
+pytestmark = pytest.mark.usefixtures("own_crd")
+
 Document = dict[str, Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(own_control_plane: ControlPlane) -> None:
-    install_crd(own_control_plane)
 
 
 async def job_of(here: Scene, attempt: int) -> str:

@@ -15,19 +15,15 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.fault_runs import SMALL, assert_same_as, finished_ledger, proxied_scene, scene
 from tests.support.forked_operator import ForkedOperator
 from tests.support.kills import AtEachStep, AtRandom
-from tests.support.kube_cluster import install_crd
 from tests.support.openai_server import OpenAIServer, SeenRequest, Step, proposals
 from tests.support.operator_runs import is_finished
 from tests.support.operator_scene import Gate, Scene
 from tunewright.adapters.kube.ledger import read_shards, shard_text
 
+pytestmark = pytest.mark.usefixtures("own_crd")
+
 Document = dict[str, Any]
 SMALL_SHARD_BYTES = 12 * 1024
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(own_control_plane: ControlPlane) -> None:
-    install_crd(own_control_plane)
 
 
 @pytest.fixture(scope="module")

@@ -10,17 +10,13 @@ import pytest
 
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.fault_runs import SMALL, scene
-from tests.support.kube_cluster import install_crd
 from tests.support.operator_runs import gpu_node, is_finished
 from tests.support.operator_scene import Gate, Scene
 from tunewright.adapters.kube.client import NODES, PODS
 
+pytestmark = pytest.mark.usefixtures("own_crd")
+
 Document = dict[str, Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(own_control_plane: ControlPlane) -> None:
-    install_crd(own_control_plane)
 
 
 @asynccontextmanager

@@ -8,7 +8,6 @@ import pytest
 from tests.cluster.test_operator_llm import WIDE, asking
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.fault_runs import SMALL, scene
-from tests.support.kube_cluster import install_crd
 from tests.support.openai_server import proposals, refusal, serving
 from tests.support.operator_runs import is_finished
 from tests.support.stand_in_kubelet import answer, fixed_report
@@ -16,13 +15,10 @@ from tunewright.adapters.kube.client import CONFIG_MAPS, EVENTS, JOBS, PODS, TUN
 from tunewright.trial_protocol.codec import encode_report
 from tunewright.trial_protocol.request import TrialRequest
 
+pytestmark = pytest.mark.usefixtures("own_crd")
+
 LLM_KEY, TRIAL_TOKEN, OPERATOR_KEY = "sk-canary-of-the-run", "hf-canary-of-the-trial", "sk-canary-of-the-operator"
 CANARIES = (LLM_KEY, TRIAL_TOKEN, OPERATOR_KEY)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(own_control_plane: ControlPlane) -> None:
-    install_crd(own_control_plane)
 
 
 async def test_secrets_are_in_no_status_event_log_ledger_or_object(

@@ -17,13 +17,10 @@ from tests.support.operator_scene import Gate, Scene, is_so
 from tunewright.adapters.kube.client import CONFIG_MAPS, JOBS
 from tunewright.adapters.kube.labels import OWN_OBJECTS
 
+pytestmark = pytest.mark.usefixtures("own_crd")
+
 Document = dict[str, Any]
 FAKETIME = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(own_control_plane: ControlPlane) -> None:
-    install_crd(own_control_plane)
 
 
 @pytest.mark.skipif(FAKETIME is None, reason="Debian's package faketime is not installed")

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from tests.support.cluster.cluster import Cluster
-from tests.support.kube_cluster import install_crd
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import condition, gpu_node, is_finished
 from tests.support.operator_scene import Gate, Scene, is_so
@@ -15,13 +14,10 @@ from tunewright.trial_protocol.codec import encode_report
 from tunewright.trial_protocol.report import TrialReport
 from tunewright.trial_protocol.request import TrialRequest
 
+pytestmark = pytest.mark.usefixtures("crd")
+
 Document = dict[str, Any]
 SHORT: Document = {"budget": {"maxTrials": 3}, "validation": {"topK": 1, "steps": 5, "repeats": 1}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(control_plane: Cluster) -> None:
-    install_crd(control_plane)
 
 
 def fault_of_node(request: TrialRequest) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.cluster.cluster import Cluster
-from tests.support.kube_cluster import apply_run, install_crd, kube_client
-from tests.support.kube_documents import a_request, a_tuning_run, pod_options
+from tests.support.kube_cluster import kube_client
+from tests.support.kube_documents import a_request, pod_options
 from tests.support.records import a_header, an_advice
 from tests.support.stand_in_kubelet import StandInKubelet, fixed_report
 from tunewright.adapters.kube import ledger as ledger_module
@@ -26,15 +26,7 @@ from tunewright.planner.records import Record
 from tunewright.ports import TrialObservation
 from tunewright.trial_protocol.request import TrialRequest
 
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(control_plane: Cluster) -> None:
-    install_crd(control_plane)
-
-
-@pytest.fixture
-def run(control_plane: Cluster, namespace: str) -> RunReference:
-    return apply_run(control_plane, namespace, a_tuning_run())
+pytestmark = pytest.mark.usefixtures("crd")
 
 
 def a_ledger(client: KubeClient, run: RunReference) -> ConfigMapLedger:

@@ -1,24 +1,23 @@
 """What people do to a run while it is alive: suspend, resume, change its budget, stop and delete it."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.cluster.cluster import Cluster
-from tests.support.kube_cluster import install_crd
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import condition, is_finished
 from tests.support.operator_scene import Gate, Scene, is_so
+from tunewright.adapters.catalog import CATALOG_VARIABLE
 from tunewright.adapters.kube.client import CONFIG_MAPS, JOBS, PODS
 from tunewright.adapters.kube.labels import OWN_OBJECTS, SUSPEND
+from tunewright.domain.catalog_loader import shipped_catalog
+
+pytestmark = pytest.mark.usefixtures("crd")
 
 Document = dict[str, Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(control_plane: Cluster) -> None:
-    install_crd(control_plane)
 
 
 @pytest.fixture
@@ -113,6 +112,40 @@ async def test_stopping_ends_what_runs_and_no_budget_reopens(scene: Callable[[Ga
         await here.change({"budget": {"maxTrials": 30}})
         status = await here.until(lambda status: status["observedGeneration"] == 3)
     assert (status["state"], len(here.kubelet.seen)) == ("Stopped", 2)
+
+
+async def test_a_preset_that_is_gone_after_a_restart_holds_the_run_until_it_is_back(
+    control_plane: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    preset, other = (tmp_path / f"catalog/models/{name}.yaml" for name in ("ours", "theirs"))
+    preset.parent.mkdir(parents=True)
+    text = shipped_catalog().root.joinpath("models/tiny-quickstart.yaml").read_text()
+    for file in (preset, other):  # an empty catalog would keep the operator from starting
+        file.write_text(text.replace("tiny-quickstart", file.stem))
+    own = {CATALOG_VARIABLE: str(tmp_path / "catalog")}
+    operator = OperatorProcess(control_plane, namespace, tmp_path / "operator.log", variables=own)
+    async with Scene(control_plane, namespace, operator, gate := Gate(passing=1)) as here:
+        workload = {"model": {"preset": "ours"}, "sequenceLength": 128, "globalBatchSize": 32, "backend": "builtin"}
+        here.apply(workload=workload, budget={"maxTrials": 3})
+        await here.until_running(2)
+        operator.stop()
+        preset.unlink()
+        operator.start()
+        held = await here.until(lambda status: condition(status, "Accepted")["status"] == "False")
+        gate.is_open = True
+        operator.stop()
+        preset.write_text(text.replace("tiny-quickstart", preset.stem))
+        operator.start()
+        status = await here.until(is_finished)
+        ended = [(line["trial"], line["attempt"]) for line in await here.ledger() if line["type"] == "trial"]
+    told = condition(held, "Accepted")
+    assert told["reason"] == "UnknownPreset"
+    assert "spec.workload.model.preset: 'ours': is not a preset" in told["message"]
+    assert "by the chart's value catalog" in told["message"]
+    assert held["trials"]["projected"] >= 1, "what is known stays in the status"
+    assert (status["state"], condition(status, "Accepted")["status"]) == ("Succeeded", "True")
+    assert ended[:2] == [("t0001", 1), ("t0002", 1)], "the trial that ran meanwhile counts"
+    assert set(here.kubelet.seen.values()) == {1}
 
 
 async def test_a_run_that_is_deleted_while_the_operator_is_away_leaves_nothing(scene: Callable[[Gate], Scene]) -> None:

@@ -12,7 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.support.cluster.cluster import Cluster
-from tests.support.kube_cluster import apply_run, install_crd, kube_client
+from tests.support.cluster.namespaces import namespace_on
+from tests.support.kube_cluster import apply_run, kube_client
 from tests.support.kube_documents import a_tuning_run
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import condition, example, gpu_node, is_finished, kubelet_of, wait_for
@@ -26,12 +27,9 @@ from tunewright.cli.app import app
 from tunewright.planner.records import without_timings
 from tunewright.planner.replay import replay
 
+pytestmark = pytest.mark.usefixtures("crd")
+
 Document = dict[str, Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(control_plane: Cluster) -> None:
-    install_crd(control_plane)
 
 
 async def ledger_of(client: KubeClient, run: RunReference) -> list[object]:
@@ -123,12 +121,11 @@ async def disturbed(
 
 
 async def test_a_killed_operator_goes_on_where_it_was(control_plane: Cluster, namespace: str, tmp_path: Path) -> None:
-    second_namespace = f"{namespace}-again"
-    control_plane.kubectl("create", "namespace", second_namespace)
     first = OperatorProcess(control_plane, namespace, tmp_path / "undisturbed.log")
-    second = OperatorProcess(control_plane, second_namespace, tmp_path / "disturbed.log")
     expected, trials = await undisturbed(control_plane, namespace, first)
-    ledger, seen = await disturbed(control_plane, second_namespace, second, kill_after=(1, 3, 5))
+    with namespace_on(control_plane) as second:
+        operator = OperatorProcess(control_plane, second, tmp_path / "disturbed.log")
+        ledger, seen = await disturbed(control_plane, second, operator, kill_after=(1, 3, 5))
     assert ledger == expected
     assert len(seen) == trials
     assert set(seen.values()) == {1}, "no trial ran twice"
@@ -137,21 +134,29 @@ async def test_a_killed_operator_goes_on_where_it_was(control_plane: Cluster, na
 async def test_a_damaged_ledger_holds_the_run_until_it_is_restored(
     control_plane: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    second_namespace = f"{namespace}-again"
-    control_plane.kubectl("create", "namespace", second_namespace)
-    expected, trials = await undisturbed(
-        control_plane, namespace, OperatorProcess(control_plane, namespace, tmp_path / "undisturbed.log")
-    )
-    operator = OperatorProcess(control_plane, second_namespace, tmp_path / "damaged.log")
-    run = apply_run(control_plane, second_namespace, example())
-    async with kube_client(control_plane) as client, gpu_node(client, second_namespace) as node:
+    first = OperatorProcess(control_plane, namespace, tmp_path / "undisturbed.log")
+    expected, trials = await undisturbed(control_plane, namespace, first)
+    with namespace_on(control_plane) as second:
+        operator = OperatorProcess(control_plane, second, tmp_path / "damaged.log")
+        ledger, seen = await damaged(control_plane, second, operator)
+    assert ledger == expected
+    assert len(seen) == trials
+    assert set(seen.values()) == {1}
+
+
+async def damaged(
+    control_plane: Cluster, namespace: str, operator: OperatorProcess
+) -> tuple[list[object], dict[str, int]]:
+    """Cut a ledger short under a run, see it held, and restore it; return the ledger and the Pods of each Job."""
+    run = apply_run(control_plane, namespace, example())
+    async with kube_client(control_plane) as client, gpu_node(client, namespace) as node:
 
         async def write(shard: Document, text: str) -> None:
             change = {"data": {LEDGER_KEY: text}}
-            await client.patch(CONFIG_MAPS, second_namespace, shard["metadata"]["name"], change)
+            await client.patch(CONFIG_MAPS, namespace, shard["metadata"]["name"], change)
 
         with operator:
-            async with kubelet_of(client, second_namespace, node) as kubelet:
+            async with kubelet_of(client, namespace, node) as kubelet:
                 await wait_for(client, run, lambda _: len(kubelet.seen) >= 2, operator)
                 operator.kill()
                 shard = (await read_shards(client, run))[-1]
@@ -166,9 +171,7 @@ async def test_a_damaged_ledger_holds_the_run_until_it_is_restored(
                 await write(shard, whole)
                 document = await wait_for(client, run, is_finished, operator)
         assert document["status"]["state"] == "Succeeded"
-        assert await ledger_of(client, run) == expected
-    assert len(kubelet.seen) == trials
-    assert set(kubelet.seen.values()) == {1}
+        return await ledger_of(client, run), kubelet.seen
 
 
 def is_unreadable(status: Document) -> bool:

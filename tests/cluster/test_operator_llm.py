@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from tests.support.cluster.cluster import Cluster
-from tests.support.kube_cluster import apply_run, install_crd, kube_client
+from tests.support.kube_cluster import apply_run, kube_client
 from tests.support.openai_server import proposals, serving
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import condition, example, gpu_node, is_finished, kubelet_of, wait_for
 from tunewright.adapters.kube.ledger import read_shards, shards_text
+
+pytestmark = pytest.mark.usefixtures("crd")
 
 KEY = "sk-a-key-that-must-not-leak"
 WIDE = {
@@ -21,11 +23,6 @@ WIDE = {
     "microBatchSize": [1, 2, 4],
     "pipelineSchedule": ["1f1b"],
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(control_plane: Cluster) -> None:
-    install_crd(control_plane)
 
 
 def asking(base: str) -> dict[str, Any]:

@@ -8,11 +8,13 @@ import yaml
 from tests.cluster.test_operator_llm import KEY, asking, finished_status
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.helm import rendered
-from tests.support.kube_cluster import apply_run, install_crd, kube_client
+from tests.support.kube_cluster import apply_run, kube_client
 from tests.support.openai_server import proposals, serving
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import condition, example, gpu_node, is_finished, kubelet_of, wait_for
 from tunewright.adapters.kube.prewarm import NO_NODE
+
+pytestmark = pytest.mark.usefixtures("own_crd")
 
 RULES = [
     {"apiGroups": ["tunewright.dev"], "resources": ["tuningruns"], "verbs": ["get", "list", "watch"]},
@@ -23,11 +25,6 @@ RULES = [
     {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "create"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(own_control_plane: ControlPlane) -> None:
-    install_crd(own_control_plane)
 
 
 def grant(cluster: ControlPlane, namespace: str) -> Path:

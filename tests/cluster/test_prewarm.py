@@ -5,20 +5,16 @@ from typing import Any
 import pytest
 
 from tests.support.cluster.cluster import Cluster
-from tests.support.kube_cluster import install_crd
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import condition, gpu_node, is_finished
 from tests.support.operator_scene import Gate, Scene, is_so
 from tunewright.adapters.kube.client import EVENTS, JOBS, PODS
 from tunewright.adapters.kube.labels import COMPONENT
 
+pytestmark = pytest.mark.usefixtures("crd")
+
 Document = dict[str, Any]
 PREWARM = {"trial": {"prewarm": True}, "budget": {"maxTrials": 2}, "validation": {"topK": 0, "includeBaseline": False}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(control_plane: Cluster) -> None:
-    install_crd(control_plane)
 
 
 def is_pulling(status: Document) -> bool:
@@ -29,6 +25,19 @@ def is_pulling(status: Document) -> bool:
 async def of_the_prewarm(here: Scene) -> list[Document]:
     selector = f"{COMPONENT}=prewarm"
     return [one for kind in (JOBS, PODS) for one in await here.client.list(kind, here.namespace, labels=selector)]
+
+
+async def jobs_but(here: Scene, known: set[str]) -> list[str]:
+    jobs = await here.client.list(JOBS, here.namespace, labels=f"{COMPONENT}=prewarm")
+    return [job["metadata"]["name"] for job in jobs if job["metadata"]["uid"] not in known]
+
+
+async def delete_jobs(here: Scene) -> set[str]:
+    """Delete the Jobs of the prewarm by hand; return their uids."""
+    jobs = await here.client.list(JOBS, here.namespace, labels=f"{COMPONENT}=prewarm")
+    for job in jobs:
+        await here.client.delete(JOBS, here.namespace, job["metadata"]["name"])
+    return {job["metadata"]["uid"] for job in jobs}
 
 
 async def said(here: Scene) -> dict[str, str]:
@@ -61,6 +70,12 @@ async def test_the_first_trial_waits_for_the_image_on_every_node_and_nothing_is_
         await is_so(nothing_is_left)
         await here.change({"suspend": False})
         await here.until(is_pulling)
+        deleted = await delete_jobs(here)
+
+        async def they_are_made_again() -> bool:
+            return len(await jobs_but(here, deleted)) == len(deleted) == 2
+
+        await is_so(they_are_made_again)
         here.kubelet.pulls = True
         status = await here.until(is_finished)
         assert sorted(here.kubelet.pulled) == sorted([here.kubelet.node, other])
@@ -73,13 +88,22 @@ async def test_the_first_trial_waits_for_the_image_on_every_node_and_nothing_is_
 async def test_an_image_that_does_not_come_in_time_holds_no_run(
     control_plane: Cluster, namespace: str, operator: OperatorProcess
 ) -> None:
+    """Nor does somebody who deletes its Jobs again and again."""
     gate = Gate()
     gate.is_open = True
     async with Scene(control_plane, namespace, operator, gate) as here:
         here.kubelet.pulls = False
         here.apply(**PREWARM, pod={"startDeadlineSeconds": 20})
+        deleted: set[str] = set()
+
+        async def the_run_goes_on() -> bool:
+            deleted.update(await delete_jobs(here))
+            return bool(here.kubelet.seen)
+
+        await is_so(the_run_goes_on)
         status = await here.until(is_finished)
         told = await said(here)
+        assert len(deleted) > 1
 
         async def nothing_is_left() -> bool:
             return not await of_the_prewarm(here)

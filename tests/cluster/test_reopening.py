@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.cluster.cluster import Cluster
-from tests.support.kube_cluster import apply_run, install_crd, kube_client
+from tests.support.kube_cluster import apply_run, kube_client
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import example, gpu_node, is_finished, kubelet_of, wait_for
 from tunewright.adapters.kube.client import CONFIG_MAPS, TUNING_RUNS
@@ -15,10 +15,7 @@ from tunewright.adapters.kube.export import exported_ledger
 from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.planner.replay import replay
 
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(control_plane: Cluster) -> None:
-    install_crd(control_plane)
+pytestmark = pytest.mark.usefixtures("crd")
 
 
 async def test_a_higher_budget_reopens_a_finished_run(control_plane: Cluster, namespace: str, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.support.cluster.cluster import Cluster
-from tests.support.kube_cluster import install_crd
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import condition, is_finished
 from tests.support.operator_scene import Gate, Scene, is_so
@@ -22,13 +21,10 @@ from tunewright.cli.app import app
 from tunewright.planner.replay import replay
 from tunewright.trial_protocol.request import TrialRequest
 
+pytestmark = pytest.mark.usefixtures("crd")
+
 Document = dict[str, Any]
 SHORT: Document = {"budget": {"maxTrials": 3}, "validation": {"topK": 1, "steps": 5, "repeats": 1}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(control_plane: Cluster) -> None:
-    install_crd(control_plane)
 
 
 def open_gate() -> Gate:

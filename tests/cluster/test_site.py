@@ -11,16 +11,13 @@ import pytest
 from tests.cluster.test_operator_llm import WIDE, finished_status
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.helm import is_test_hook, rendered
-from tests.support.kube_cluster import apply_run, install_crd, kube_client
+from tests.support.kube_cluster import apply_run, kube_client
 from tests.support.openai_server import proposals, serving
 from tests.support.operator_process import OperatorProcess
 from tests.support.operator_runs import condition, example, gpu_node, is_finished, kubelet_of, wait_for
 from tunewright.adapters.kube.dry_run import NAME
 
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(own_control_plane: ControlPlane) -> None:
-    install_crd(own_control_plane)
+pytestmark = pytest.mark.usefixtures("own_crd")
 
 
 async def test_a_run_keeps_its_trial_image_when_the_default_changes(

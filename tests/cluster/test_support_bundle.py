@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.support.cluster.cluster import Cluster
-from tests.support.kube_cluster import apply_run, install_crd, kube_client
+from tests.support.kube_cluster import apply_run, kube_client
 from tests.support.kube_documents import a_tuning_run
 from tests.support.records import a_header, an_advice
 from tunewright.adapters.kube import labels
@@ -17,12 +17,9 @@ from tunewright.adapters.ledger.file import read_ledger
 from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.cli.support_bundle import run_support_bundle
 
+pytestmark = pytest.mark.usefixtures("crd")
+
 SECRET = "hunter2-and-more"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(control_plane: Cluster) -> None:
-    install_crd(control_plane)
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.cluster.cluster import Cluster
-from tests.support.kube_cluster import apply_run, install_crd
-from tests.support.kube_documents import a_request, a_tuning_run, pod_options
+from tests.support.kube_documents import a_request, pod_options
 from tests.support.stand_in_kubelet import StandInKubelet, fixed_report
 from tunewright.adapters.kube.client import JOBS, PODS, KubeClient, Resource, connected
 from tunewright.adapters.kube.names import RunReference, trial_job_name
@@ -22,18 +21,10 @@ from tunewright.adapters.kube.trials import KubeTrials
 from tunewright.ports import TrialObservation
 from tunewright.trial_protocol.request import TrialRequest
 
+pytestmark = pytest.mark.usefixtures("crd")
+
 Document = dict[str, Any]
 SECONDS = 60
-
-
-@pytest.fixture(scope="module", autouse=True)
-def crd(control_plane: Cluster) -> None:
-    install_crd(control_plane)
-
-
-@pytest.fixture
-def run(control_plane: Cluster, namespace: str) -> RunReference:
-    return apply_run(control_plane, namespace, a_tuning_run())
 
 
 @dataclass

@@ -13,6 +13,7 @@ not where the configuration is another than its digest says).
 import argparse
 import json
 import os
+import stat
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -31,12 +32,14 @@ from tunewright_trial.gathering import gather
 from tunewright_trial.host_memory import check_shared_memory
 from tunewright_trial.launched import primus
 from tunewright_trial.report_file import write_report
-from tunewright_trial.supervisor import Finding, interruptible, places, supervise, worst
+from tunewright_trial.supervisor import Finding, ignore_interruptions, interruptible, places, supervise, worst
 
 EXIT_RESULT = 0
 EXIT_BAD_REQUEST = 2
 EXIT_FAILURE = 3
 DEFAULT_REPORT = "/dev/termination-log"
+MAX_REQUEST_BYTES = 2**20
+"""What a ConfigMap may hold; a request has a few thousand."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -62,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.diagnostics:
         os.environ[VARIABLE] = options.diagnostics  # for the ranks and the launcher as well
     report = run(request, started, options.stop_with_stdin)
+    ignore_interruptions()
     code = EXIT_RESULT if report is None else _deliver(target, report)
     _keep(request, report)
     return code
@@ -97,10 +101,15 @@ def read_request(path: str | None, environment: Mapping[str, str]) -> str:
     inline = environment.get("TUNEWRIGHT_REQUEST_JSON")
     if not path and not environment.get("TUNEWRIGHT_REQUEST") and inline:
         return inline
-    source = path or environment.get("TUNEWRIGHT_REQUEST")
-    if not source:
+    source = Path(path or environment.get("TUNEWRIGHT_REQUEST") or "")
+    if source == Path():
         raise ProtocolError("give --request FILE, TUNEWRIGHT_REQUEST or TUNEWRIGHT_REQUEST_JSON")
-    return Path(source).read_text(encoding="utf-8")
+    found = source.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ProtocolError(f"{source} is not a regular file")  # reading a pipe or a device may never end
+    if found.st_size > MAX_REQUEST_BYTES:
+        raise ProtocolError(f"{source} has {found.st_size} bytes, the limit is {MAX_REQUEST_BYTES}")
+    return source.read_text(encoding="utf-8")
 
 
 def run(request: TrialRequest, started: float, stop_with_stdin: bool = False) -> TrialReport | None:

@@ -2,6 +2,7 @@
 
 import errno
 import re
+from collections.abc import Sequence
 
 from tunewright.trial_protocol.report import FailureClass
 
@@ -32,6 +33,16 @@ class TrialFailure(Exception):
 def unsupported(message: str) -> TrialFailure:
     """Build the failure for something that this program does not run; `message` says what to do instead."""
     return TrialFailure("Unsupported", message)
+
+
+def listed(names: Sequence[str], most: int = 16) -> str:
+    """Return the first `most` names and how many more there are: a message has 500 characters.
+
+    >>> listed(["0", "1", "2"], 2)
+    '0, 1 and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def classify(error: BaseException) -> tuple[FailureClass, str]:

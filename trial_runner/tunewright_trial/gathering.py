@@ -14,27 +14,26 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tunewright.trial_protocol.request import TrialRequest
-from tunewright_trial.failures import TrialFailure
-from tunewright_trial.place import node_rank_in
+from tunewright_trial.failures import TrialFailure, listed
+from tunewright_trial.job_environment import master_address_in, master_port_in, node_rank_in, start_seconds_in
 
 DEFAULT_PORT = 29500
 _GO = b"go\n"
 _HELLO_SECONDS = 5.0
 _MOST_HELLO_BYTES = 200
 _PAUSE_SECONDS = 0.2
-_MOST_NAMED = 16
 
 
 def gather(request: TrialRequest, environment: Mapping[str, str]) -> None:
     """Return when all nodes of the trial are here; raise `TrialFailure` when they are not in time."""
-    port = int(environment.get("MASTER_PORT") or DEFAULT_PORT)
-    seconds = float(environment.get("TUNEWRIGHT_START_SECONDS") or request.deadline_seconds)
-    node = node_rank_in(environment)
-    os.environ.setdefault("MASTER_PORT", str(port))
+    node = node_rank_in(environment, request.nodes)
+    address, port = master_address_in(environment, node), master_port_in(environment, DEFAULT_PORT)
+    seconds = start_seconds_in(environment, request.deadline_seconds)
+    os.environ.update(MASTER_ADDR=address, MASTER_PORT=str(port))  # where the ranks will look
     if node == 0:
         _host(request, port, seconds)
     else:
-        _join(request, node, (environment.get("MASTER_ADDR") or "localhost", port), seconds)
+        _join(request, node, (address, port), seconds)
     if environment.get("TUNEWRIGHT_MET_FILE"):
         Path(environment["TUNEWRIGHT_MET_FILE"]).touch()
 
@@ -89,9 +88,7 @@ def _admit(peer: socket.socket, request: TrialRequest, peers: dict[int, socket.s
 
 
 def _absent(peers: Mapping[int, socket.socket], nodes: int) -> str:
-    missing = [str(node) for node in range(1, nodes) if node not in peers]
-    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
-    return f"node(s) {', '.join(missing[:_MOST_NAMED])}{more}"
+    return f"node(s) {listed([str(node) for node in range(1, nodes) if node not in peers])}"
 
 
 def _join(request: TrialRequest, node: int, host: tuple[str, int], seconds: float) -> None:
@@ -115,5 +112,5 @@ def _called(host: tuple[str, int], hello: bytes, deadline: float) -> str:
             connection.sendall(hello)
             connection.settimeout(max(deadline - time.monotonic(), 0.001))
             return "" if connection.recv(len(_GO)) == _GO else "it closed the connection"
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
         return str(error) or type(error).__name__

@@ -14,6 +14,8 @@ def start_rank(request_text: str, place: Place, supervisor: Connection, lifeline
     The supervisor holds the other end of `lifeline` and never writes: its end means that the supervisor is gone.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGHUP):  # of a terminal, which sends them to the supervisor as well
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
     from tunewright_trial.rank import run_rank
 

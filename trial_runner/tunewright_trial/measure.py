@@ -12,7 +12,7 @@ from tunewright.trial_protocol.early_stop import is_losing
 from tunewright.trial_protocol.report import Measured
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.diagnostics import of_this_rank
-from tunewright_trial.failures import TrialFailure
+from tunewright_trial.failures import TrialFailure, listed
 from tunewright_trial.parallel.layout import Layout
 from tunewright_trial.peak_memory import PeakMemory
 from tunewright_trial.place import Place
@@ -109,11 +109,11 @@ def _check_replicas(training: Training, place: Place) -> None:
     """Raise on every rank when replicas of the weights are not the same bits after the last step."""
     found = training.deviating_ranks()
     marks = _highest([float(rank in found) for rank in range(place.world)], training.device)
-    ranks = ", ".join(str(rank) for rank, mark in enumerate(marks) if mark)
+    ranks = [str(rank) for rank, mark in enumerate(marks) if mark]
     if ranks:
         raise TrialFailure(
             "RcclFailure",
-            f"ranks {ranks} hold other weights than their replicas after the last step: a collective or a device "
+            f"ranks {listed(ranks)} hold other weights than their replicas after the last step: a collective or a device "
             "computes wrongly there",
         )
 

@@ -1,6 +1,5 @@
 """Which rank of which job a process is. Made by the supervisor, which imports no torch."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -30,8 +29,3 @@ class Place:
     def world(self) -> int:
         """Ranks of the whole job."""
         return self.nodes * self.processes_per_node
-
-
-def node_rank_in(environment: Mapping[str, str]) -> int:
-    """Return which node of its job this is: NODE_RANK, as torchrun's, or the index of an indexed Job."""
-    return int(environment.get("NODE_RANK") or environment.get("JOB_COMPLETION_INDEX") or 0)

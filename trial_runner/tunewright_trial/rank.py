@@ -15,7 +15,7 @@ from tunewright.trial_protocol.codec import decode_request
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.device import environment_lines, facts_of, select_device
 from tunewright_trial.diagnostics import of_this_rank
-from tunewright_trial.failures import classify
+from tunewright_trial.failures import TrialFailure, classify
 from tunewright_trial.host_memory import bound_memory, memory_bytes
 from tunewright_trial.measure import measure
 from tunewright_trial.place import Place
@@ -29,9 +29,11 @@ def run_rank(request_text: str, place: Place, supervisor: Connection) -> None:
         result = _run(request, place, supervisor)
         supervisor.send(("result", result))
     except BaseException as error:  # whatever it is, the supervisor must hear of it
-        traceback.print_exc(file=sys.stderr)
+        failure, message = classify(error)
+        told = f"rank {place.rank}: {failure}: {message}\n" if isinstance(error, TrialFailure) else traceback.format_exc()
+        sys.stderr.write(told)
         of_this_rank.add("failed", traceback=traceback.format_exc())
-        supervisor.send(("failed", *classify(error)))
+        supervisor.send(("failed", failure, message))
     finally:
         supervisor.close()
 

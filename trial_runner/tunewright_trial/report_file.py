@@ -3,10 +3,22 @@
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tunewright.errors import ProtocolError
 from tunewright.trial_protocol.codec import encode_report
 from tunewright.trial_protocol.report import TrialReport
+
+_LEAST_MISSED_FIRST: tuple[tuple[str, str, Any], ...] = (
+    ("measured", "stage_peak_bytes", ()),
+    ("measured", "losses", ()),
+    ("profile", "phase_peak_bytes", {}),
+    ("profile", "spent_seconds", {}),
+    ("device", "runtime", ""),
+    ("device", "host", ""),
+    ("device", "torch_version", ""),
+)
+"""No projection uses any of these: part of the report, field, and what stands there when it is left out."""
 
 
 def write_report(path: Path, report: TrialReport) -> None:
@@ -18,7 +30,7 @@ def write_report(path: Path, report: TrialReport) -> None:
     try:
         _replace(path, text)
     except OSError:
-        path.write_text(text, encoding="utf-8")
+        _overwrite(path, text)
 
 
 def _encode(report: TrialReport) -> str:
@@ -34,13 +46,21 @@ def _encode(report: TrialReport) -> str:
 
 
 def _shorter(report: TrialReport) -> TrialReport | None:
-    """Return the report with half its message, else without details of a measurement; None where nothing is left."""
+    """Return the report with half its message, else without its next detail; None where nothing is left."""
     if report.message:
         return report.model_copy(update={"message": report.message[: len(report.message) // 2]})
-    for name in ("stage_peak_bytes", "losses"):
-        if report.measured is not None and getattr(report.measured, name):
-            return report.model_copy(update={"measured": report.measured.model_copy(update={name: ()})})
+    for part, name, nothing in _LEAST_MISSED_FIRST:
+        holder = getattr(report, part)
+        if holder is not None and getattr(holder, name):
+            return report.model_copy(update={part: holder.model_copy(update={name: nothing})})
     return None
+
+
+def _overwrite(path: Path, text: str) -> None:
+    """Write into what is there. A pipe that nobody reads is an error, not a wait."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o666)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
 
 
 def _replace(path: Path, text: str) -> None:

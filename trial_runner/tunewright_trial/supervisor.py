@@ -22,11 +22,13 @@ from tunewright.trial_protocol.codec import encode_request
 from tunewright.trial_protocol.report import FailureClass
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.diagnostics import folder_of
-from tunewright_trial.failures import TrialFailure
+from tunewright_trial.failures import TrialFailure, listed
+from tunewright_trial.job_environment import node_rank_in
 from tunewright_trial.launch import start_rank
-from tunewright_trial.place import Place, node_rank_in
+from tunewright_trial.place import Place
 from tunewright_trial.progress import progress_of
 
+INTERRUPTIONS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GRACE_SECONDS = 3.0
 """After the first failure, how long the other ranks may still say what happened to them."""
 
@@ -112,7 +114,7 @@ def places(request: TrialRequest, environment: Mapping[str, str], meeting_file: 
         Place(
             local_rank=local_rank,
             processes_per_node=request.processes_per_node,
-            node_rank=node_rank_in(environment) if request.nodes > 1 else 0,
+            node_rank=node_rank_in(environment, request.nodes) if request.nodes > 1 else 0,
             nodes=request.nodes,
             meeting_file=meeting_file,
             timeout_seconds=request.deadline_seconds,
@@ -144,8 +146,7 @@ def _silent(node: Node) -> str:
     """
     waiting = [(*progress_of(node.places[index]), node.places[index].rank) for index in node.pipes.values()]
     told = [f"rank {rank} in {phase}" for _, phase, rank in sorted(waiting, key=lambda one: (one[0], one[2]))]
-    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
-    return f"silent: {', '.join(told[:MOST_NAMED])}{more}"
+    return f"silent: {listed(told, MOST_NAMED)}"
 
 
 def _check_parent() -> None:
@@ -211,14 +212,27 @@ def worst(findings: Sequence[Finding]) -> tuple[int, Finding] | None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Turn SIGTERM inside the block into a `TrialFailure`, so that even then a report is written."""
+    """Turn what asks this process to end inside the block into a `TrialFailure`, so that even then a report is written.
+
+    What the process was started to ignore, as under nohup, stays ignored.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise TrialFailure("Preempted", "interrupted by SIGTERM")
+        ignore_interruptions()
+        raise TrialFailure("Preempted", f"interrupted by {signal.Signals(number).name}")
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
+    heard = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    for number in heard:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN if previous is None else previous)
+        for number, handler in heard.items():
+            signal.signal(number, handler)
+
+
+def ignore_interruptions() -> None:
+    """Let nothing but SIGKILL end this process from here on: it is about to end, and has a report to write."""
+    for number in INTERRUPTIONS:
+        signal.signal(number, signal.SIG_IGN)

@@ -17,5 +17,6 @@ RENDERERS: Mapping[str, Renderer] = {
     "best-primus.sh": primus_launch.render,
     "best-megatron.args": megatron.render,
     "best-torchtitan.toml": torchtitan.render,
+    "best.env": primus_launch.render_environment,
 }
 """File name to renderer. Adding a launcher is adding a module and a line here."""

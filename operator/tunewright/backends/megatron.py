@@ -4,6 +4,7 @@ Argument names are those of megatron/training/arguments.py (core 0.16). Called b
 the trial program's Megatron runner; `parse` serves round-trip tests and people's existing launch lines.
 """
 
+import re
 import shlex
 from collections.abc import Iterable
 
@@ -180,9 +181,12 @@ def parse(text: str) -> TrainingConfig:
 
 
 def flags(text: str) -> dict[str, list[str]]:
-    """Return every argument of a launch line with its words; raise `InvalidInput` where a quote is left open."""
+    """Return every argument of a launch line with its words; raise `InvalidInput` where a quote is left open.
+
+    Lines of a script end in a backslash, which `shlex` alone would read as part of a word.
+    """
     try:
-        words = shlex.split(text, comments=True)
+        words = shlex.split(re.sub(r"\\\r?\n", " ", text), comments=True)
     except ValueError as error:
         raise InvalidInput.of("arguments", text, f"cannot be read: {error}") from None
     words = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]

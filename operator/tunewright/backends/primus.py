@@ -255,9 +255,11 @@ def _without_variable(value: object) -> object:
 
 def _override_mapping(text: str) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(text)
-        keys = document["modules"]["pre_trainer"]["overrides"]
-    except (yaml.YAMLError, KeyError, TypeError):
+        keys = yaml.safe_load(text)["modules"]["pre_trainer"]["overrides"]
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        remedy = f"is not YAML: {' '.join(str(error).split())}: give a Primus experiment YAML"
+        raise InvalidInput.of("experiment", text[:60], remedy) from None
+    except (KeyError, TypeError):
         raise InvalidInput.of(
             "modules.pre_trainer.overrides", None, "is missing: give a Primus experiment YAML"
         ) from None

@@ -27,6 +27,11 @@ def exports(problem: TuningProblem, config: TrainingConfig) -> dict[str, str]:
     return variables
 
 
+def render_environment(problem: TuningProblem, config: TrainingConfig) -> str:
+    """Return the same variables as NAME=VALUE lines, as `--env-file` and `--from-env-file` take them."""
+    return "".join(f"{name}={value}\n" for name, value in exports(problem, config).items())
+
+
 def command(experiment: str, log: str, training_options: dict[str, object] | None = None) -> list[str]:
     """Return the command of one node, run in Primus's folder; options go over the experiment's keys."""
     options = [word for key, value in (training_options or {}).items() for word in (f"--{key}", str(value))]

@@ -11,7 +11,7 @@ import typer
 
 from tunewright import __version__
 from tunewright.cli.app_carrying import carrying
-from tunewright.cli.arguments import LedgerFile, path_for
+from tunewright.cli.arguments import LedgerFile, Panel, path_for
 from tunewright.cli.console import print_error
 from tunewright.cli.streams import drop_unwritable
 from tunewright.errors import TuningError
@@ -47,7 +47,7 @@ def main(version: Annotated[bool, typer.Option("--version", help="Print the vers
         raise typer.Exit
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.BEFORE)
 def check(file: SpecFile, model_config: ModelConfig = None) -> None:
     """Validate FILE: every problem, or one line that says it is fine."""
     from tunewright.cli.check import run_check
@@ -55,11 +55,13 @@ def check(file: SpecFile, model_config: ModelConfig = None) -> None:
     run_check(file, model_config)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.BEFORE)
 def plan(
     file: SpecFile,
     json_output: Json = False,
-    nodes: Annotated[str, typer.Option(help="Plan for several node counts side by side, such as 4,8,16.")] = "",
+    nodes: Annotated[
+        str, typer.Option(metavar="N,N", help="Plan for several node counts side by side, such as 4,8,16.")
+    ] = "",
     top: Annotated[int, typer.Option(min=1, max=1000, help="Candidates to show.")] = 10,
     model_config: ModelConfig = None,
 ) -> None:
@@ -69,7 +71,7 @@ def plan(
     run_plan(file, model_config, json_output=json_output, nodes=nodes, top=top)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.BEFORE)
 def explain(
     file: SpecFile,
     json_output: Json = False,
@@ -77,7 +79,12 @@ def explain(
         list[str] | None, typer.Option("--set", metavar="AXIS=VALUE", help="Change the baseline, such as tp=2.")
     ] = None,
     timeline: Annotated[
-        Path | None, typer.Option(help="Draw the pipeline over time: SVG; FILE.json: for Perfetto.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw the pipeline over time: SVG; FILE.json: for Perfetto.",
+            parser=path_for("--timeline"),
+        ),
     ] = None,
     model_config: ModelConfig = None,
 ) -> None:
@@ -87,7 +94,7 @@ def explain(
     run_explain(file, set_ or [], json_output=json_output, timeline=timeline, model_config=model_config)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.RUNNING)
 def run(
     file: SpecFile,
     out: Annotated[
@@ -109,7 +116,7 @@ def run(
     run_search(file, out, trials, model_config, fresh=fresh, json_output=json_output)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.AFTER)
 def replay(
     ledger: LedgerFile,
     strict: Annotated[bool, typer.Option("--strict", help="Re-derive every projection from its report too.")] = False,
@@ -121,7 +128,7 @@ def replay(
     run_replay(ledger, strict=strict, check=check)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.AFTER)
 def rerun(  # noqa: PLR0913 - options of a command
     ledger: LedgerFile,
     out: Annotated[
@@ -143,7 +150,7 @@ def rerun(  # noqa: PLR0913 - options of a command
     run_rerun(ledger, out, wanted, trials, fresh=fresh, json_output=json_output)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.AFTER)
 def compare(
     ledgers: Annotated[list[Path], typer.Argument(metavar="LEDGER...", help="Two or more run.jsonl.")],
     after: Annotated[str, typer.Option(help="Numbers of trials after which the best is shown.")] = "5,10,20,30",
@@ -155,7 +162,7 @@ def compare(
     run_compare(ledgers, after, json_output=json_output)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.AFTER)
 def why(
     ledger: LedgerFile,
     trial: Annotated[str, typer.Argument(metavar="TRIAL", help="Such as t0007.")],
@@ -167,12 +174,15 @@ def why(
     run_why(ledger, trial, json_output=json_output)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.MODEL)
 def accuracy(
     data: Annotated[Path, typer.Argument(metavar="DATA.csv", help="Measurements, one a row.")],
     table_format: Annotated[str, typer.Option("--format", help="Columns: published or vtrain.")] = "published",
     json_output: Json = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw estimated against measured as SVG.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.svg", help="Draw estimated against measured.", parser=path_for("--plot")),
+    ] = None,
 ) -> None:
     """Compare the model with measurements: errors, ranking, coverage, worst rows."""
     from tunewright.cli.accuracy import run_accuracy
@@ -180,12 +190,15 @@ def accuracy(
     run_accuracy(data, table_format=table_format, json_output=json_output, plot=plot)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.MODEL)
 def calibrate(
     data: Annotated[list[Path], typer.Argument(metavar="DATA.csv...", help="Tables in either format.")],
     accelerator: Annotated[str, typer.Option(help="Only this accelerator of the catalog.")] = "",
     leave_out: Annotated[str, typer.Option(help="Judge on rows not fitted, and set intervals: source or model.")] = "",
-    write: Annotated[Path | None, typer.Option(help="Folder of accelerator files to write the numbers into.")] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Accelerator files to write the numbers into.", parser=path_for("--write")),
+    ] = None,
     json_output: Json = False,
 ) -> None:
     """Fit the calibrated numbers of the catalog to measurements; the same tables give the same numbers."""
@@ -194,7 +207,7 @@ def calibrate(
     run_calibrate(data, accelerator=accelerator, left_out=leave_out, write=write, json_output=json_output)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.CLUSTER)
 def gc(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only here; default: all namespaces.")] = "",
     run: Annotated[str, typer.Option(metavar="NAME", help="Only what is left of the TuningRun NAME.")] = "",

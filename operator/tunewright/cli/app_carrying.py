@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from tunewright.cli.arguments import LedgerFile, path_for
+from tunewright.cli.arguments import LedgerFile, Panel, path_for
 
 carrying = typer.Typer()
 export_app = typer.Typer(help="Write parts of a run to files.", no_args_is_help=True)
-carrying.add_typer(export_app, name="export")
+carrying.add_typer(export_app, name="export", rich_help_panel=Panel.AFTER)
 
 
-@carrying.command()
+@carrying.command(rich_help_panel=Panel.BEFORE)
 def init(  # noqa: PLR0913 - options of a command
     from_primus: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A Primus experiment YAML.", parser=path_for("--from-primus"))
@@ -30,7 +30,9 @@ def init(  # noqa: PLR0913 - options of a command
     ] = None,
     model: Annotated[str, typer.Option(metavar="PRESET", help="A model of the catalog.")] = "",
     accelerator: Annotated[str, typer.Option(metavar="PRESET", help="An accelerator of the catalog.")] = "mi355x",
-    nodes: Annotated[int | None, typer.Option(min=1, max=16384, help="Default: the fewest that it fits.")] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=16384, help="Default: the fewest that hold the model.")
+    ] = None,
     gpus_per_node: Annotated[int, typer.Option(min=1, max=256, help="Accelerators of a node.")] = 8,
     sequence_length: Annotated[int | None, typer.Option(min=1, max=2**24, help="Default: the source's.")] = None,
     global_batch_size: Annotated[int | None, typer.Option(min=1, max=2**24, help="Default: the source's.")] = None,
@@ -58,7 +60,7 @@ def init(  # noqa: PLR0913 - options of a command
     run_init(options, out)
 
 
-@carrying.command()
+@carrying.command(rich_help_panel=Panel.AFTER)
 def report(
     ledger: LedgerFile,
     out: Annotated[
@@ -79,7 +81,7 @@ def report(
     run_report(ledger, out, trace, text=text)
 
 
-@carrying.command()
+@carrying.command(rich_help_panel=Panel.RUNNING)
 def watch(
     name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The TuningRun.")],
 ) -> None:
@@ -90,7 +92,7 @@ def watch(
         raise typer.Exit(1)
 
 
-@carrying.command()
+@carrying.command(rich_help_panel=Panel.CLUSTER)
 def support_bundle(
     name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The TuningRun.")],
     out: Annotated[
@@ -104,7 +106,7 @@ def support_bundle(
     run_support_bundle(name, out, operator_namespace)
 
 
-@carrying.command()
+@carrying.command(rich_help_panel=Panel.AFTER)
 def apply_to(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Your Primus experiment YAML.", parser=path_for("FILE"))],
     ledger: LedgerFile,
@@ -130,7 +132,10 @@ def export_best(
 @export_app.command("ledger")
 def export_ledger(
     name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The TuningRun.")],
-    out: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Default: standard output.", parser=path_for("--out")),
+    ] = None,
 ) -> None:
     """Write the ledger of a TuningRun in the cluster as JSON lines."""
     from tunewright.cli.export import run_export_ledger

@@ -1,12 +1,26 @@
 """Reads what is typed where a plain type would let nonsense through. Called by `app` and the commands."""
 
+import re
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tunewright.errors import InvalidInput
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class Panel(StrEnum):
+    """Headings under which `tunewright --help` lists the commands."""
+
+    BEFORE = "Before a run"
+    RUNNING = "While it goes on"
+    AFTER = "From its ledger"
+    MODEL = "How true the model is"
+    CLUSTER = "In the cluster"
 
 
 def path_for(name: str) -> Callable[[str], Path]:
@@ -35,8 +49,8 @@ LedgerFile = Annotated[
 
 
 def namespace_and_name(text: str) -> tuple[str, str]:
-    """Split NAMESPACE/NAME; raise `InvalidInput` where either is missing."""
+    """Split NAMESPACE/NAME; raise `InvalidInput` where either is missing, or no name in Kubernetes."""
     namespace, _, name = text.partition("/")
-    if not (namespace and name):
+    if not (_DNS_LABEL.fullmatch(namespace) and _DNS_LABEL.fullmatch(name)):
         raise InvalidInput.of("NAMESPACE/NAME", text, "must be a namespace and a name, such as default/quickstart")
     return namespace, name

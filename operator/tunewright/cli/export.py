@@ -7,15 +7,12 @@ from pathlib import Path
 from tunewright.adapters.ledger.file import read_ledger
 from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.backends import RENDERERS
-from tunewright.backends.primus_launch import exports
 from tunewright.cli.arguments import namespace_and_name
 from tunewright.cli.console import messages
-from tunewright.cli.outputs import replace_text
+from tunewright.cli.outputs import replace_text, write_text
 from tunewright.domain.axes import describe
-from tunewright.errors import InvalidInput, TuningError
+from tunewright.errors import InvalidInput
 from tunewright.report.story import story_of
-
-ENVIRONMENT = "best.env"
 
 
 def run_export_best(ledger: Path, folder: Path) -> None:
@@ -25,7 +22,6 @@ def run_export_best(ledger: Path, folder: Path) -> None:
         raise InvalidInput.of("LEDGER", str(ledger), "has no best configuration yet: nothing was projected")
     problem, config = story.problem, story.best.config
     texts = {name: render(problem, config) for name, render in RENDERERS.items()}
-    texts[ENVIRONMENT] = "".join(f"{name}={value}\n" for name, value in exports(problem, config).items())
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -47,8 +43,5 @@ def run_export_ledger(name: str, out: Path | None) -> None:
     if out is None:
         sys.stdout.write(text)
         return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TuningError(f"{out}: cannot be written: {error.strerror}") from None
+    write_text(out, text, "--out")
     messages.print(f"wrote {out}", soft_wrap=True)

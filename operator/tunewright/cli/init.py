@@ -4,11 +4,10 @@ What the source says is taken over; what it cannot say, such as the number of no
 file where nobody gave it.
 """
 
-import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import yaml
 
 from tunewright.adapters.catalog import catalog_of
 from tunewright.adapters.kube.acceptance import read_candidate
+from tunewright.adapters.kube.baseline import checked_baseline
 from tunewright.backends import megatron, primus
 from tunewright.backends.model_reader import (
     architecture_of_arguments,
@@ -24,16 +24,18 @@ from tunewright.backends.model_reader import (
     known_model,
 )
 from tunewright.cli.console import messages, output
-from tunewright.cli.outputs import write_text
+from tunewright.cli.outputs import write_new_text
 from tunewright.cli.yaml_document import read_text
 from tunewright.domain.axes import describe
 from tunewright.domain.catalog_loader import Catalog
-from tunewright.domain.huggingface import architecture_from_huggingface
+from tunewright.domain.huggingface import architecture_from_config
 from tunewright.domain.model_architecture import ModelArchitecture
 from tunewright.domain.training_config import TrainingConfig
-from tunewright.errors import InvalidInput
+from tunewright.errors import InvalidInput, Problem
 
 _SEQUENCE, _BATCH_PER_GPU = 4096, 8
+_MOST_DOUBLINGS = 12
+"""Of nodes, until the model fits: 2,048 of them."""
 _SOURCES = "--from-primus FILE, --from-megatron FILE, --model-config FILE or --model PRESET"
 _NOT_CARRIED = (
     "decoder_first_pipeline_num_layers",
@@ -75,7 +77,7 @@ def run_init(options: Options, out: Path | None) -> None:
     if out is None:
         output.print(text, end="", soft_wrap=True, markup=False, highlight=False)
     else:
-        write_text(out, text, "--out")
+        write_new_text(out, text, "--out")
         messages.print(f"wrote {out}; next: tunewright check {out}", soft_wrap=True, markup=False)
     for note in notes:
         messages.print(f"note: {note}", soft_wrap=True, markup=False)
@@ -85,9 +87,8 @@ def new_run(options: Options, catalog: Catalog) -> tuple[str, list[str]]:
     """Return the file and what a person should know of it; raise `InvalidInput` with field, value and remedy."""
     source = _source(options)
     model = _model(options, source, catalog)
-    document, guesses = _document(options, source, model, catalog)
-    problem, baseline = read_candidate(document, catalog)
-    del problem
+    document, guesses = _roomy_document(options, source, model, catalog)
+    _, baseline = read_candidate(document, catalog)
     notes = [f"{guess} is a guess: set it to what you train with" for guess in guesses]
     notes += [f"{key} is not carried over: set baseline.pipelineLayout" for key in _NOT_CARRIED if source.keys.get(key)]
     head = f"# Made by tunewright init from {source.name}. Baseline: {describe(baseline)}.\n"
@@ -129,23 +130,48 @@ def _model(options: Options, source: Source, catalog: Catalog) -> ModelArchitect
 
 
 def _from_huggingface(path: Path) -> ModelArchitecture:
-    text = read_text(path, "--model-config")
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidInput.of("--model-config", str(path), "is not JSON: give a Hugging Face config.json") from None
-    if not isinstance(document, dict):
-        raise InvalidInput.of("--model-config", str(path), "is no JSON object: give a Hugging Face config.json")
     folder = path.resolve().parent.name if path.stem == "config" else path.stem
-    return architecture_from_huggingface(document, _name_of(folder))
+    try:
+        return architecture_from_config(read_text(path, "--model-config"), _name_of(folder))
+    except InvalidInput as error:
+        whole = Problem("--model-config", str(path), "")
+        problems = [p if p.field else replace(whole, remedy=p.remedy) for p in error.problems]
+        raise InvalidInput(problems) from None
+
+
+def _roomy_document(
+    options: Options, source: Source, model: ModelArchitecture, catalog: Catalog
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the file and its guesses, with the fewest nodes (a power of two) that hold the model where nobody says."""
+    first = _document(options, source, model, catalog)
+    if options.nodes is not None or source.config is not None:
+        return first
+    for nodes in (2**power for power in range(_MOST_DOUBLINGS)):
+        document, guesses = _document(options, source, model, catalog, nodes)
+        if _has_room(document, catalog):
+            return document, guesses
+    return first
+
+
+def _has_room(document: dict[str, Any], catalog: Catalog) -> bool:
+    """Return whether the cluster is large enough; whatever else is wrong with a file, more nodes do not help."""
+    try:
+        checked_baseline(read_candidate(document, catalog)[0], {})
+    except InvalidInput as error:
+        return "spec.cluster" not in [problem.field for problem in error.problems]
+    return True
 
 
 def _document(
-    options: Options, source: Source, model: ModelArchitecture, catalog: Catalog
+    options: Options, source: Source, model: ModelArchitecture, catalog: Catalog, nodes: int | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    nodes = options.nodes or _least_nodes(source.config, options.gpus_per_node)
+    nodes = options.nodes or nodes or _least_nodes(source.config, options.gpus_per_node)
     sequence = options.sequence_length or source.keys.get("seq_length") or _usual_sequence(model)
-    batch = options.global_batch_size or source.keys.get("global_batch_size") or _BATCH_PER_GPU * nodes * 8
+    batch = (
+        options.global_batch_size
+        or source.keys.get("global_batch_size")
+        or _BATCH_PER_GPU * nodes * options.gpus_per_node
+    )
     guesses = [] if options.nodes else [f"spec.cluster.nodes {nodes}"]
     if not (options.sequence_length or source.keys.get("seq_length")):
         guesses.append(f"spec.workload.sequenceLength {sequence}")

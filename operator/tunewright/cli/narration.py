@@ -49,7 +49,9 @@ def _decision_line(decision: Decision) -> str:
             return f"{decision.phase}: {decision.reason}"
         case StartTrial():
             again = f", attempt {decision.attempt}" if decision.attempt > 1 else ""
-            return f"  {decision.trial}  {decision.kind} {describe(decision.config)}{again}: {decision.origin.reason}"
+            subject = describe(decision.config)
+            reason = decision.origin.reason.removeprefix(f"{subject}: ")  # a surrogate's names it again
+            return f"  {decision.trial}  {decision.kind} {subject}{again}: {reason}"
         case Judge():
             subject = describe(decision.config) if decision.config else "a proposal"
             return f"  {decision.verdict:<9} {subject}: {decision.message}"

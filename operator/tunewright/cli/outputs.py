@@ -56,10 +56,25 @@ def discard_outputs(folder: Path) -> None:
 
 def write_text(path: Path, text: str, option: str) -> None:
     """Write a file that `option` asked for; raise `InvalidInput` with the reason when that fails."""
+    _write(path, text, option, "w")
+
+
+def write_new_text(path: Path, text: str, option: str) -> None:
+    """Do the same for a file that a person goes on with by hand: raise also where there is one, as it may be theirs."""
     try:
-        path.write_text(text, encoding="utf-8")
+        _write(path, text, option, "x")
+    except FileExistsError:
+        raise InvalidInput.of(option, str(path), "is there already: remove it, or name another file") from None
+
+
+def _write(path: Path, text: str, option: str, mode: str) -> None:
+    try:
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise
     except OSError as error:
-        raise InvalidInput.of(option, str(path), f"cannot be written: {error.strerror}") from None
+        raise InvalidInput.of(option, str(path), f"cannot be written: {error.strerror}; name another file") from None
 
 
 def _remove(path: Path) -> None:

@@ -1,6 +1,5 @@
 """`tunewright rerun LEDGER --llm MODEL`: the same search with another LLM, or none, on the reports that exist."""
 
-import asyncio
 import os
 import uuid
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from tunewright.adapters.ledger.file import read_ledger, read_ledger_with_head
 from tunewright.adapters.trials.recorded import UNANSWERED, RecordedTrials
 from tunewright.cli.console import messages
 from tunewright.cli.outputs import check_folder
-from tunewright.cli.run import LEDGER_NAME, SIMULATED, Parts, search, show, trials_at
+from tunewright.cli.run import LEDGER_NAME, SIMULATED, Parts, searched, show, trials_at
 from tunewright.errors import InvalidInput
 from tunewright.planner.records import Header, TrialFinished
 from tunewright.planner.replay import header_of
@@ -43,7 +42,7 @@ def run_rerun(path: Path, out: Path, wanted: Wanted, place: str, *, fresh: bool,
     inner = trials_at(place, out, settings.random_seed) if place else None
     check_folder(out, LEDGER_NAME)
     parts = Parts(header, lambda earlier: RecordedTrials(records, earlier, inner), _advisor(settings, wanted))
-    summary = asyncio.run(search(out, parts, fresh=fresh))
+    summary = searched(out, parts, fresh=fresh)
     _tell_answered(out / LEDGER_NAME)
     show(out, header.problem, summary, json_output=json_output)
 

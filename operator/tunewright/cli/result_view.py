@@ -24,7 +24,7 @@ def print_result(problem: TuningProblem, summary: Summary) -> None:
 
 def _candidates(summary: Summary) -> RenderableType:
     numbers = ("memory", "estimated", "projected", "measured", "bias")
-    made = table("trial", "configuration", *numbers, right=numbers)
+    made = table("profile", "configuration", *numbers, right=numbers)
     tried = [row for row in summary.candidates if not row.filtered]
     filtered = [row for row in summary.candidates if row.filtered]
     for row in [*tried[:MOST_ROWS], *filtered[:MOST_FILTERED_ROWS]]:

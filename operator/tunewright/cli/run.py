@@ -65,12 +65,21 @@ def run_search(
     check_folder(out, LEDGER_NAME)
     header = _header(accepted, simulated=place == SIMULATED)
     parts = Parts(header, lambda _: trials, _advisor(accepted), accepted.space)
-    summary = asyncio.run(search(out, parts, fresh=fresh))
+    summary = searched(out, parts, fresh=fresh)
     show(out, accepted.problem, summary, json_output=json_output)
 
 
-async def search(out: Path, parts: Parts, *, fresh: bool) -> Summary:
-    """Drive a run in `out` to its end, from its beginning or from where it was left."""
+def searched(out: Path, parts: Parts, *, fresh: bool) -> Summary:
+    """Drive a run in `out` to its end, from its beginning or from where it was left; say so when interrupted."""
+    try:
+        return asyncio.run(_search(out, parts, fresh=fresh))
+    except KeyboardInterrupt:
+        remedy = "the same command without --fresh goes on from there" if fresh else "the same command goes on"
+        messages.print(f"Interrupted. What is known is in {out}: {remedy}.", soft_wrap=True, markup=False)
+        raise
+
+
+async def _search(out: Path, parts: Parts, *, fresh: bool) -> Summary:
     async with _opened(out, parts, fresh=fresh) as handle:
         await record_settings(handle, parts.header.settings)
         if handle.state.finish is not None:

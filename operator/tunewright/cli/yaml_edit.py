@@ -40,7 +40,7 @@ def with_values(text: str, path: Sequence[str], values: Mapping[str, Any], remov
     if found is None:
         raise _missing(path)
     key, mapping = found
-    entries = {str(name.value): (name, value) for name, value in mapping.value} if mapping else {}
+    entries = _entries(mapping) if mapping else {}
     if mapping is not None and mapping.flow_style and entries:
         raise InvalidInput.of(".".join(path), None, "is written in braces: write one key a line")
     changed = {name: value for name, value in values.items() if name not in now or not _same(now[name], value)}
@@ -51,6 +51,16 @@ def with_values(text: str, path: Sequence[str], values: Mapping[str, Any], remov
     edits += _additions(text, key, mapping, added)
     merged = _applied(text, edits)
     return _verified(merged, path, values)
+
+
+def _entries(mapping: MappingNode) -> dict[str, tuple[Node, Node]]:
+    """Return keys and values by name. Beside a merge key, ruamel.yaml takes one that is given twice."""
+    entries: dict[str, tuple[Node, Node]] = {}
+    for name, value in mapping.value:
+        if str(name.value) in entries:
+            raise InvalidInput.of(str(name.value), None, "is given twice: remove one")
+        entries[str(name.value)] = name, value
+    return entries
 
 
 def _same(now: object, value: object) -> bool:

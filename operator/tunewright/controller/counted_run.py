@@ -12,7 +12,7 @@ from tunewright.engine.run_handle import RunHandle
 from tunewright.errors import printable
 from tunewright.planner.records import Advice, Record, Round, TrialFinished, TrialStarted
 from tunewright.planner.snapshot import Snapshot
-from tunewright.planner.state import failure_of
+from tunewright.planner.trial import failure_of
 
 _LONGEST_MESSAGE = 500
 _log = logging.getLogger(__name__)

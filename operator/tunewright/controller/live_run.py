@@ -4,6 +4,7 @@ Made by `wiring`, kept by `reconcile` between passes only to save work: all of i
 """
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,14 +22,20 @@ from tunewright.adapters.kube.status import RunView
 from tunewright.adapters.kube.trials import KubeTrials
 from tunewright.engine.run_handle import RunHandle
 from tunewright.planner.records import TrialFinished
-from tunewright.planner.state import RunState, failure_of
+from tunewright.planner.state import RunState
 from tunewright.planner.summary import Summary, summarise
+from tunewright.planner.trial import failure_of
 from tunewright.ports import Advisor
 from tunewright.trial_protocol.report import RETRIED_FAILURES
 
 _log = logging.getLogger(__name__)
 _one_page = asyncio.Semaphore(1)
 """Drawing takes a core for a second: many runs that end together draw one after the other."""
+_MANY_TRIALS = 500
+"""What is read of so many stays as long as their run; to look through it for garbage holds the loop up for 0.1 ms each.
+
+Nothing of a run is in a cycle once it is closed: it goes without the garbage collector.
+"""
 _NODE_FAULTS = RETRIED_FAILURES - {"Preempted"}
 """After these another node is tried: preemption says nothing about the node."""
 
@@ -46,6 +53,8 @@ class LiveRun:
     prewarm: Prewarm
     capacity: Capacity | None = None
     """What was found before the first trial, and no status says yet."""
+    told_at: float = 0.0
+    """When the status was written last, by the monotonic clock."""
     _summed: tuple[str, Summary] | None = None
     """The latest summary, and the digest of the ledger that it sums up."""
     _page: asyncio.Task[dict[str, bytes]] | None = None
@@ -108,6 +117,8 @@ class LiveRun:
         if self._summed is None or self._summed[0] != self.ledger.digest:
             told, seen = self.ledger.digest, await self.handle.snapshot()
             summary = await asyncio.to_thread(summarise, seen.problem, seen.settings, seen.space, seen.state)
+            if self._summed is None:
+                spare_collector(seen.state)
             self._summed = told, summary
         return self._summed[1]
 
@@ -141,6 +152,7 @@ class LiveRun:
         """Abandon what goes on for this run."""
         self.drop_page()
         await self.handle.close()
+        await self.trials.close()
 
     async def _drawn(self) -> dict[str, bytes]:
         """Draw the report. It is a picture of the result: without it the result is still whole."""
@@ -173,6 +185,12 @@ class LiveRun:
         """A run keeps the image that it started with: the operator's default may change under it."""
         recorded = self.handle.state.header
         return (recorded.image if recorded else "") or accepted.pod_options.image
+
+
+def spare_collector(state: RunState) -> None:
+    """Take what is known of a long run out of the garbage collector's sight."""
+    if len(state.trials) > _MANY_TRIALS:
+        gc.freeze()
 
 
 def faulty_nodes(state: RunState, trial: str) -> frozenset[str]:

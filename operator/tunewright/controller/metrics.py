@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Info, Proce
 import tunewright
 from tunewright.errors import ClusterError, Conflict, Forbidden, LedgerError, Transient, TuningError
 from tunewright.planner.records import Advice, TrialFinished
-from tunewright.planner.state import failure_of
+from tunewright.planner.trial import failure_of
 from tunewright.trial_protocol.identity import TrialKind
 from tunewright.trial_protocol.report import CONFIGURATION_FAILURES, ENDED_BY_DRIVER, FailureClass
 

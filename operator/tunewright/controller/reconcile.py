@@ -5,6 +5,7 @@ Level-based: everything is derived from the object, the ledger and the Jobs, so 
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -47,8 +48,10 @@ Document = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
-MAX_STEPS = 50
-"""Steps in one pass: a run that always has something to do must not starve the others."""
+PASS_SECONDS = 0.02
+"""After which a pass takes no further step: a run that always has something to do must not starve the others."""
+LATEST_STATUS_SECONDS = 1.0
+"""How long such a run may go on before its status says so."""
 RUNNING_SECONDS = 15.0
 ASKED_SECONDS = 1.0
 CAPACITY_SECONDS = 15.0
@@ -170,21 +173,31 @@ class Reconciler:
         live.capacity = capacity or live.capacity
         if live.handle.is_deciding:
             return None
-        await live.tidy()
-        view = await live.view(live.capacity or capacity_by_attempts(live.trials.views, before), suspended)
-        live.capacity = None
-        if view.summary.finish_reason is None:
-            live.drop_page()
-        else:
-            live.draw(lambda: self._wake(key))
-            if live.is_drawing:
+        if more and time.monotonic() < live.told_at + LATEST_STATUS_SECONDS:
+            return 0.0
+        tidying = asyncio.create_task(live.tidy())
+        try:
+            view = await live.view(live.capacity or capacity_by_attempts(live.trials.views, before), suspended)
+            live.capacity = None
+            if view.summary.finish_reason is not None:
+                await tidying  # nobody looks at a run again whose status says that it is over
+                await self._finish(key, live, view, before, now)
                 return None
-            await self._store_results(live, view)
-        await self._report(live.reference, before, run_status(view, before, live.generation, now))
-        if view.summary.finish_reason is not None:
-            await self._forget(key)
-            return None
+            live.drop_page()
+            await self._report(live.reference, before, run_status(view, before, live.generation, now))
+            live.told_at = time.monotonic()
+        finally:
+            await tidying  # nothing outlives the pass
         return CAPACITY_SECONDS if is_waiting else 0.0 if more else _next_look(live)
+
+    async def _finish(self, key: str, live: LiveRun, view: RunView, before: Document, now: str) -> None:
+        """Store the results, say so in the status and let go of the run, once its report is drawn."""
+        live.draw(lambda: self._wake(key))
+        if live.is_drawing:
+            return
+        await self._store_results(live, view)
+        await self._report(live.reference, before, run_status(view, before, live.generation, now))
+        await self._forget(key)
 
     async def _current(self, key: str, run: RunReference, document: Document) -> LiveRun:
         """Return the live run of exactly this object and generation."""
@@ -218,11 +231,12 @@ class Reconciler:
         return await find_capacity(self._client, live.accepted.pod_options, 1, nodes_of_validation=wanted)
 
     async def _step(self, live: LiveRun, *, suspended: bool) -> bool:
-        """Let the engine work until it rests; return whether it was stopped before that."""
-        for _ in range(MAX_STEPS):
-            if not await step(live.handle, live.accepted.settings, suspended=suspended):
-                return False
-        return True
+        """Let the engine work until it rests or its time is over; return whether there is more."""
+        until = time.monotonic() + PASS_SECONDS
+        while await step(live.handle, live.accepted.settings, suspended=suspended):
+            if time.monotonic() >= until:
+                return True
+        return False
 
     async def _tell_blocked(self, run: RunReference, before: Document, generation: int, error: ClusterError) -> None:
         """Say in the status what the API server refuses. A passing fault is not worth a word: it is tried again."""

@@ -3,13 +3,16 @@
 The document comes from outside: each field is checked, and every missing or odd one is reported by its key.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tunewright.domain.model_architecture import MOST_LAYERS, ModelArchitecture
 from tunewright.errors import InvalidInput, Problem
 
 _LARGEST = 2**24
+_GIVE = "give a Hugging Face config.json"
 
 
 class _Reader:
@@ -51,17 +54,55 @@ class _Reader:
 Fields = dict[str, Any]
 
 
+def architecture_from_config(text: str, name: str) -> ModelArchitecture:
+    """Return the architecture that a `config.json` describes, called `name`.
+
+    Raises `InvalidInput` naming each bad key; what is wrong with the file as a whole has no field.
+    """
+    try:
+        document = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_each_key_once)
+    except RecursionError:
+        raise InvalidInput.of("", text[:60], f"is nested too deeply: {_GIVE}") from None
+    except ValueError as error:
+        raise InvalidInput.of("", text[:60], f"is not JSON: {error}: {_GIVE}") from None
+    if not isinstance(document, dict):
+        raise InvalidInput.of("", text[:60], f"is no JSON object: {_GIVE}")
+    return architecture_from_huggingface(document, name)
+
+
 def architecture_from_huggingface(document: Mapping[str, object], name: str) -> ModelArchitecture:
     """Return the architecture that `document` describes, called `name`; raise `InvalidInput` naming each bad key."""
     model_type = document.get("model_type")
     build = _BUILDERS.get(model_type) if isinstance(model_type, str) else None
     if build is None:
-        raise InvalidInput.of("model_type", model_type, f"is not supported: must be one of {', '.join(_BUILDERS)}")
+        raise InvalidInput.of("model_type", model_type, _unknown_type(document))
     reader = _Reader(document)
     fields = build(reader)
     if reader.problems:
         raise InvalidInput(reader.problems)
-    return ModelArchitecture.parse({"name": name, **fields})
+    try:
+        return ModelArchitecture.parse({"name": name, **fields})
+    except InvalidInput as error:  # a rule over several keys has the whole model for its value
+        raise InvalidInput([p if p.field else replace(p, value=name) for p in error.problems]) from None
+
+
+def _each_key_once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InvalidInput.of(twice, document[twice], "is given twice: remove one")
+    return document
+
+
+def _unknown_type(document: Mapping[str, object]) -> str:
+    """Say what to do with a model that nothing here builds; one with images has its language model inside."""
+    inner = document.get("text_config")
+    kind = inner.get("model_type") if isinstance(inner, Mapping) else None
+    if isinstance(kind, str) and kind in _BUILDERS:
+        return f"is not supported: give its text_config, a {kind}, as a config.json of its own"
+    verb = "is not supported" if document.get("model_type") is not None else "is required"
+    return f"{verb}: must be one of {', '.join(_BUILDERS)}; or give the sizes as spec.workload.model.architecture"
 
 
 def _common(reader: _Reader, *, tied: bool = False) -> Fields:

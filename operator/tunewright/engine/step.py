@@ -6,7 +6,8 @@ twice.
 """
 
 import asyncio
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tunewright.engine.requests import trial_request
@@ -18,15 +19,17 @@ from tunewright.planner.projected import decided_round
 from tunewright.planner.records import Advice, SettingsChanged, TrialFinished, TrialStarted, fitting
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.snapshot import Snapshot
-from tunewright.planner.state import Trial
+from tunewright.planner.trial import Trial
 from tunewright.ports import AdviceRequest, TrialObservation
 from tunewright.trial_protocol.request import TrialRequest
 
 Observations = Mapping[tuple[str, int], TrialObservation]
+_MOST_ENDS = 8
+"""Recorded in one write: a report has 4 KiB at most, so these fit into one shard of a ledger."""
 
 
 async def step(run: RunHandle, settings: PlannerSettings | None = None, *, suspended: bool = False) -> bool:
-    """Advance a run by at most one record of the world and one round of decisions; return whether anything changed.
+    """Advance a run by at most one write of what happened and one round of decisions; return whether anything changed.
 
     `settings` are those that the person wants now; what may not change is taken from the ledger. A suspended run
     records what ends and decides nothing, unless it is to stop.
@@ -72,13 +75,19 @@ async def _observe(run: RunHandle) -> Observations:
 
 
 async def _record_finished(run: RunHandle, observed: Observations) -> bool:
-    """Record the end of the oldest running trial. Younger ones wait for it, so the ledger's order is the plan's."""
-    running = run.state.running
-    seen = _end_of(running[0], observed) if running else None
-    if seen is None:
-        return False
-    await run.append(_finished(seen, run.clock.now()))
-    return True
+    """Record the ends of the oldest running trials. Younger ones wait for them, so the ledger's order is the plan's."""
+    ends = [_finished(seen, run.clock.now()) for seen in itertools.islice(_ends(run, observed), _MOST_ENDS)]
+    if ends:
+        await run.append(*ends)
+    return bool(ends)
+
+
+def _ends(run: RunHandle, observed: Observations) -> Iterator[TrialObservation]:
+    for trial in run.state.running:
+        seen = _end_of(trial, observed)
+        if seen is None:
+            return
+        yield seen
 
 
 def _end_of(trial: Trial, observed: Observations) -> TrialObservation | None:
@@ -197,31 +206,46 @@ async def _ask(run: RunHandle, ask: AskAdvisor, context: Mapping[str, Any]) -> A
 
 
 async def _bring_about(run: RunHandle, observed: Observations) -> bool:
-    """Make every attempt exist that the ledger wants, in the plan's order, and end those that it wants ended.
+    """Make every attempt exist that the ledger wants, and end those that it wants ended.
 
     What is recorded as started is never started again: one that is not to be seen is adopted.
     """
     changed = False
+    unrecorded: list[Trial] = []
     for trial in run.state.running:
         seen, attempt = observed.get(_key(trial)), trial.attempts[-1]
         if attempt.is_stopping and seen is not None and seen.state != "finished":
             await run.trials.stop(*_key(trial))
         elif not attempt.is_stopping and not attempt.is_started:
-            await _start(run, trial, is_seen=seen is not None)
-            changed = True
+            unrecorded.append(trial)
         elif attempt.is_started and seen is None:
             await run.trials.adopt(_request(run, trial))
             changed = True
-    return changed
+    return await _start(run, unrecorded, observed) or changed
 
 
-async def _start(run: RunHandle, trial: Trial, *, is_seen: bool) -> None:
-    """Start an attempt, unless a process that died had started it; record that it exists before anything else."""
+async def _start(run: RunHandle, trials: Sequence[Trial], observed: Observations) -> bool:
+    """Start attempts side by side, but those that a process that died had started; record in one write that they exist.
+
+    Where one cannot be started, the others are recorded before its error is raised.
+    """
+    tried = await asyncio.gather(
+        *[_started(run, trial, is_seen=_key(trial) in observed) for trial in trials], return_exceptions=True
+    )
+    if started := [record for record in tried if isinstance(record, TrialStarted)]:
+        await run.append(*started)
+    for error in tried:
+        if isinstance(error, BaseException):
+            raise error
+    return bool(started)
+
+
+async def _started(run: RunHandle, trial: Trial, *, is_seen: bool) -> TrialStarted:
     request = _request(run, trial)
     if not is_seen:
         await run.trials.start(request)
     name, attempt = _key(trial)
-    await run.append(TrialStarted(trial=name, attempt=attempt, request_digest=request.digest(), at=run.clock.now()))
+    return TrialStarted(trial=name, attempt=attempt, request_digest=request.digest(), at=run.clock.now())
 
 
 def _request(run: RunHandle, trial: Trial) -> TrialRequest:

@@ -16,8 +16,9 @@ from tunewright.performance.projection import Projection, project
 from tunewright.performance.step import estimate as estimate_step
 from tunewright.planner.candidates import Bias, Candidate, Evaluation, Interval, Measurement
 from tunewright.planner.settings import PlannerSettings
-from tunewright.planner.state import RunState, Trial
+from tunewright.planner.state import RunState
 from tunewright.planner.tally import Source
+from tunewright.planner.trial import Trial
 from tunewright.search.space import Space
 from tunewright.trial_protocol.report import Measured, TrialReport
 

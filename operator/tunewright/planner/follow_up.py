@@ -12,7 +12,7 @@ from tunewright.performance.profiled import profiled_layer_times
 from tunewright.performance.step import estimate
 from tunewright.planner.decisions import Origin
 from tunewright.planner.evaluation import once_per_report
-from tunewright.planner.state import Trial
+from tunewright.planner.trial import Trial
 from tunewright.planner.turn import Turn
 from tunewright.trial_protocol.report import TrialReport
 

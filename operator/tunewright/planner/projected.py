@@ -11,7 +11,7 @@ from tunewright.planner.decisions import Decision, Judge
 from tunewright.planner.evaluation import cached_projection, corrected_by, known_bias
 from tunewright.planner.records import ProjectedFigure, Round
 from tunewright.planner.snapshot import Snapshot
-from tunewright.planner.state import Trial
+from tunewright.planner.trial import Trial
 from tunewright.trial_protocol.identity import config_digest
 from tunewright.units import six_digits
 

@@ -10,9 +10,9 @@ from functools import partial
 from tunewright.domain.value import camel_case
 from tunewright.planner.decisions import Origin
 from tunewright.planner.settings import PlannerSettings
-from tunewright.planner.state import Trial
 from tunewright.planner.stopping import out_of_time
 from tunewright.planner.sweep import Step, sweep_plan
+from tunewright.planner.trial import Trial
 from tunewright.planner.turn import Turn
 from tunewright.units import format_speed
 

@@ -30,11 +30,9 @@ from tunewright.planner.records import (
 from tunewright.planner.settings import PlannerSettings
 from tunewright.planner.spent import Spent
 from tunewright.planner.tally import Tally
-from tunewright.planner.trial import Attempt, Trial, failure_of
+from tunewright.planner.trial import Attempt, Trial
 from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.report import Runner
-
-__all__ = ["AskedRound", "Attempt", "Proposal", "RunState", "Trial", "failure_of", "fold"]
 
 Proposal = StartTrial | Judge
 

@@ -8,7 +8,7 @@ from itertools import islice, takewhile
 
 from tunewright.planner import budget
 from tunewright.planner.rounds import LEAST_IMPROVEMENT, is_of_llm, is_under_way, outcome
-from tunewright.planner.state import Trial, failure_of
+from tunewright.planner.trial import Trial, failure_of
 from tunewright.planner.turn import Turn
 from tunewright.trial_protocol.identity import MOST_ATTEMPTS
 from tunewright.trial_protocol.report import CONFIGURATION_FAILURES, ENDED_BY_DRIVER, RETRIED_FAILURES, FailureClass

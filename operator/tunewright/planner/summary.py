@@ -31,7 +31,8 @@ from tunewright.planner.figures import (
 from tunewright.planner.forecast import Forecast, forecast
 from tunewright.planner.hypotheses import TrackedHypothesis, tracked_hypotheses
 from tunewright.planner.settings import PlannerSettings
-from tunewright.planner.state import RunState, Trial
+from tunewright.planner.state import RunState
+from tunewright.planner.trial import Trial
 from tunewright.search.space import Space, SpaceCounts
 from tunewright.trial_protocol.report import FailureClass
 

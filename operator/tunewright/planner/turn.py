@@ -21,7 +21,7 @@ from tunewright.planner.candidates import Evaluation
 from tunewright.planner.decisions import Decision, Judge, Origin, StartTrial, Verdict
 from tunewright.planner.evaluation import evaluate
 from tunewright.planner.snapshot import Snapshot
-from tunewright.planner.state import Trial
+from tunewright.planner.trial import Trial
 from tunewright.search.space import Space
 
 Consideration = Literal["judged", "started", "no-slot", "no-budget", "waits"]

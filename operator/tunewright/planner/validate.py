@@ -15,7 +15,7 @@ from tunewright.planner import budget
 from tunewright.planner.decisions import Origin, StartTrial
 from tunewright.planner.evaluation import LEAST_SPREAD, are_alike, on_fewer_nodes
 from tunewright.planner.expectation import UNKNOWN, expected_jobs, projections_by_row
-from tunewright.planner.state import Trial
+from tunewright.planner.trial import Trial
 from tunewright.planner.turn import Turn
 from tunewright.search.surrogate import Scored
 from tunewright.units import format_speed, six_digits

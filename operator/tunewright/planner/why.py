@@ -16,7 +16,8 @@ from tunewright.planner.decisions import Judge, Origin, StartTrial
 from tunewright.planner.evaluation import on_fewer_nodes
 from tunewright.planner.records import AdviceUsage, ProjectedFigure, Record, Round, TrialFinished
 from tunewright.planner.replay import header_of
-from tunewright.planner.state import AskedRound, RunState, Trial, fold
+from tunewright.planner.state import AskedRound, RunState, fold
+from tunewright.planner.trial import Trial
 from tunewright.trial_protocol.identity import TrialKind, config_digest
 from tunewright.trial_protocol.report import FailureClass
 

@@ -134,10 +134,8 @@ def _costs(story: Story) -> Iterator[Fact]:
     expected = summary.forecast
     yield Fact("GPU hours", f"{spent.gpu_hours:,.2f} (forecast {expected.gpu_hours:,.2f})")
     yield Fact("GPU hours saved", f"{spent.gpu_hours_saved:,.2f}, by proposals that needed no trial")
-    yield Fact(
-        "Active time",
-        f"{format_seconds(spent.duration_seconds)} (forecast {format_seconds(expected.duration_seconds)})",
-    )
+    taken = f"{format_seconds(spent.duration_seconds)}{' of the stand-in' if summary.simulated else ''}"
+    yield Fact("Active time", f"{taken} (forecast {format_seconds(expected.duration_seconds)})")
     if spent.queued_seconds:
         yield Fact("Waited in queues", format_seconds(spent.queued_seconds))
     ended = f"{counted(counters.measured, 'configuration')} measured, {counted(counters.failed, 'trial')} failed"

@@ -13,8 +13,8 @@ from tunewright.domain.axes import describe
 from tunewright.errors import TuningError
 from tunewright.planner.hypotheses import TrackedHypothesis
 from tunewright.planner.records import Record
-from tunewright.planner.state import Trial
 from tunewright.planner.summary import CandidateRow
+from tunewright.planner.trial import Trial
 from tunewright.report.accuracy_chart import accuracy_chart
 from tunewright.report.axis_chart import axis_chart, is_tall
 from tunewright.report.belief import beliefs, bias_words

@@ -12,7 +12,7 @@ from tunewright.engine.requests import trial_request
 from tunewright.planner.decisions import Origin, StartTrial
 from tunewright.planner.records import Record, TrialFinished
 from tunewright.planner.settings import Budget, PlannerSettings, ValidationSettings
-from tunewright.planner.state import Trial
+from tunewright.planner.trial import Trial
 from tunewright.ports import TrialObservation
 from tunewright.trial_protocol.identity import TrialKind
 from tunewright.trial_protocol.report import FailureClass

@@ -97,9 +97,17 @@ def test_explicit_layouts_become_cells(mixtral: TuningProblem) -> None:
     assert cells.startswith("E") and cells.endswith("L")
 
 
-@pytest.mark.parametrize("text", ["", "modules: []", "modules: {pre_trainer: {overrides: 3}}", "{"])
-def test_a_yaml_that_is_no_experiment_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match=r"modules.pre_trainer.overrides"):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "modules.pre_trainer.overrides"),
+        ("modules: []", "modules.pre_trainer.overrides"),
+        ("modules: {pre_trainer: {overrides: 3}}", "modules.pre_trainer.overrides"),
+        ("{", "is not YAML"),
+    ],
+)
+def test_a_yaml_that_is_no_experiment_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
         primus.parse(text)
 
 

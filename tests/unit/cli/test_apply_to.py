@@ -110,6 +110,10 @@ def test_an_experiment_without_overrides_gets_them(tail: str) -> None:
         ("- 1\n", "modules.pre_trainer.overrides"),
         ("modules:\n  pre_trainer:\n    overrides: [1]\n", "is missing or no mapping"),
         ("modules:\n  pre_trainer:\n    overrides: {lr: 1}\n", "is written in braces"),
+        (
+            "x: &t {a: 1}\nmodules:\n  pre_trainer:\n    overrides:\n      <<: *t\n      lr: 1\n      lr: 2\n",
+            "lr: None: is given twice",
+        ),
         ("x: &t 1\nmodules:\n  pre_trainer:\n    overrides:\n      micro_batch_size: &m 1\n      y: *m\n", "anchor"),
     ],
 )

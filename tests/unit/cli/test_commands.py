@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.test_bad_input import EXAMPLES, tunewright
+from tunewright.adapters.ledger.file import read_ledger
 from tunewright.backends import primus
+from tunewright.cli.narration import lines_of
+from tunewright.domain.axes import describe
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.planner.chain import chained, unchained
-from tunewright.planner.records import parse_record
+from tunewright.planner.decisions import StartTrial
+from tunewright.planner.records import Round, parse_record
 
 MIXTRAL = str(EXAMPLES / "mixtral-8x22b-mi355x.yaml")
 WIDTH = 100
@@ -93,6 +97,16 @@ def test_explain_draws_the_pipeline_of_a_legal_configuration(tmp_path: Path) -> 
     done = tunewright("explain", MIXTRAL, "--set", "tp=5", "--timeline", str(picture))
     assert done.returncode == 2
     assert "an illegal configuration has no timeline" in done.stderr
+
+
+def test_what_a_person_reads_of_a_search_names_each_configuration_once(simulated: Path) -> None:
+    rounds = [record for record in read_ledger(simulated / "run.jsonl") if isinstance(record, Round)]
+    started = [decision for record in rounds for decision in record.decisions if isinstance(decision, StartTrial)]
+    lines = [line for record in rounds for line in lines_of(record)]
+    told = [line for line in lines if any(line.startswith(f"  {one.trial}  {one.kind} ") for one in started)]
+    assert len(told) == len(started) > 0
+    assert all(line.count(describe(one.config)) == 1 for one, line in zip(started, told, strict=True))
+    assert any(one.origin.reason.startswith(describe(one.config)) for one in started), "the surrogate's do"
 
 
 def test_a_simulated_search_leaves_ledger_result_and_launch_files(simulated: Path) -> None:

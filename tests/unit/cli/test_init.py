@@ -110,6 +110,28 @@ def test_a_config_json_becomes_a_shape_in_place(tmp_path: Path) -> None:
     assert all(f"# Guessed, to be set: {note.partition(' is a guess')[0]}." in text for note in notes)
 
 
+def test_a_file_from_windows_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "our-model.json"
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(LLAMA, indent=2).replace("\n", "\r\n").encode())
+    assert "numLayers: 4" in new_run(Options(model_config=file), CATALOG)[0]
+
+
+@pytest.mark.parametrize(("model", "nodes"), [("llama-3-8b", 1), ("deepseek-v3", 8)])
+def test_the_fewest_nodes_that_hold_the_model_are_guessed(model: str, nodes: int) -> None:
+    """AdamW in mixed precision keeps 16 to 18 bytes a parameter: 671 B of them fill five nodes of 2.3 TB, less room."""
+    document = yaml.safe_load(new_run(Options(model=model), CATALOG)[0])
+    assert document["spec"]["cluster"]["nodes"] == nodes
+    assert accept(document, CATALOG).space.counts.fitting > 0
+
+
+def test_a_launch_script_with_continued_lines_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "launch.sh"
+    words = " ".join(f"'{word}'" for part in model_arguments(CATALOG.model("llama-3-8b"), 4096) for word in part)
+    file.write_text(f"torchrun pretrain_gpt.py \\\n  {words} \\\r\n  --pipeline-model-parallel-size 2 \\\n  --bf16\n")
+    document = yaml.safe_load(new_run(Options(megatron=file), CATALOG)[0])
+    assert document["spec"]["baseline"]["pipelineParallelSize"] == 2
+
+
 def test_variables_of_an_experiment_count_with_their_defaults(tmp_path: Path) -> None:
     keys = {**model_keys(CATALOG.model("llama-3-8b"), 8192), "seq_length": "${SEQ:8192}", "global_batch_size": 128}
     keys |= {"pipeline_model_parallel_size": "${PP:4}", "num_virtual_stages_per_pipeline_rank": 2, "bf16": True}
@@ -134,7 +156,9 @@ def test_a_layout_that_is_not_carried_over_is_told(tmp_path: Path) -> None:
 PLAIN = primus.render(a_problem(), CONFIGS["plain"])
 BAD = {
     "nothing": ({}, ["init", "nothing to start from", "--from-primus"]),
-    "no YAML": ({"primus": "a: ["}, ["modules.pre_trainer.overrides", "give a Primus experiment YAML"]),
+    "no YAML": ({"primus": "a: ["}, ["'a: ['", "is not YAML", "give a Primus experiment YAML"]),
+    "tabs": ({"primus": "modules:\n\tpre_trainer: {}"}, ["is not YAML", "line 2", "give a Primus experiment YAML"]),
+    "another YAML": ({"primus": "a: 1"}, ["modules.pre_trainer.overrides", "is missing"]),
     "no shape": ({"primus": "modules: {pre_trainer: {overrides: {a: 1}}}"}, ["num_layers", "--model PRESET"]),
     "an odd degree": (
         {"primus": PLAIN.replace("tensor_model_parallel_size: 1", "tensor_model_parallel_size: two")},
@@ -148,7 +172,21 @@ BAD = {
     "no arguments": ({"megatron": "hello"}, ["--from-megatron", "holds no --argument"]),
     "an open quote": ({"megatron": "--a 'b"}, ["arguments", "cannot be read"]),
     "two sources": ({"megatron": "--a 1", "primus": PLAIN}, ["--from-megatron", "give one"]),
-    "no JSON": ({"model_config": "nope"}, ["--model-config", "is not JSON"]),
+    "no JSON": ({"model_config": "nope"}, ["--model-config", "is not JSON", "line 1 column 1"]),
+    "a JSON key twice": ({"model_config": '{"model_type": "llama", "model_type": "gpt2"}'}, ["model_type", "twice"]),
+    "no type": ({"model_config": '{"hidden_size": 8}'}, ["model_type: None: is required", "model.architecture"]),
+    "a model with images": (
+        {"model_config": '{"model_type": "mistral3", "text_config": {"model_type": "mistral"}}'},
+        ["mistral3", "give its text_config, a mistral"],
+    ),
+    "an odd language model": (
+        {"model_config": '{"model_type": "gemma3", "text_config": {"model_type": [1]}}'},
+        ["gemma3", "not supported"],
+    ),
+    "heads that do not divide": (
+        {"model_config": json.dumps(LLAMA | {"num_key_value_heads": 3})},
+        ["--model-config: ", "numKeyValueHeads 3 must divide numAttentionHeads 8"],
+    ),
     "a JSON list": ({"model_config": "[]"}, ["--model-config", "is no JSON object"]),
     "another architecture": ({"model_config": '{"model_type": "bert"}'}, ["model_type", "bert", "not supported"]),
 }
@@ -174,6 +212,10 @@ def test_init_writes_a_file_that_check_accepts_and_bad_input_exits_with_two(tmp_
     assert f"next: tunewright check {out}" in done.stderr.replace("\n", " ")
     checked = tunewright("check", str(out))
     assert checked.returncode == 0, checked.stderr
+    out.write_text("# mine\n")
+    again = tunewright("init", "--model", "llama-3-8b", "--nodes", "1", "-o", str(out))
+    assert (again.returncode, out.read_text()) == (2, "# mine\n"), "what a person may have edited stays"
+    assert "is there already: remove it, or name another file" in again.stderr
     bad = tunewright("init", "--model", "lama-3-8b")
     assert bad.returncode == 2
     assert "lama-3-8b" in bad.stderr and "llama-3-8b" in bad.stderr

@@ -54,7 +54,7 @@ def test_a_whole_search_takes_it_and_keeps_the_architecture(files: list[str], tm
     [
         (None, "--model-config: "),
         ("{", "spec.workload.model.configMapKeyRef: '{': is not JSON"),
-        ("{}", "spec.workload.model.configMapKeyRef (model_type): None: is not supported"),
+        ("{}", "spec.workload.model.configMapKeyRef (model_type): None: is required"),
     ],
 )
 def test_an_odd_file_is_told(files: list[str], content: str | None, said: str) -> None:

@@ -55,8 +55,8 @@ def heeding_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def interrupted(out: Path, line: str, number: signal.Signals) -> None:
-    """Start or resume a search and end it as soon as it has written another `line`."""
+def interrupted(out: Path, line: str, number: signal.Signals) -> str:
+    """Start or resume a search and end it as soon as it has written another `line`; return what it said."""
 
     def count() -> int:
         return (out / "run.jsonl").read_text().count(line) if (out / "run.jsonl").exists() else 0
@@ -65,19 +65,23 @@ def interrupted(out: Path, line: str, number: signal.Signals) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "tunewright.entry", *arguments(out)],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
         preexec_fn=heeding_signals,
     )
     while process.poll() is None and count() == before:
         time.sleep(0.1)
     process.send_signal(number)
-    assert process.wait(60) != 0
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode != 0
+    return said
 
 
 def test_interrupting_the_baseline_again_and_again_costs_time_and_nothing_else(tmp_path: Path) -> None:
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT)
-    for number in signals:
-        interrupted(tmp_path, '"type":"started"', number)
+    said = [interrupted(tmp_path, '"type":"started"', number) for number in signals]
+    assert f"What is known is in {tmp_path}: the same command goes on." in said[0]
+    assert not any("Traceback" in text for text in said)
     done = tunewright(*arguments(tmp_path))
     assert done.returncode == 0, done.stderr
     records = read_ledger(tmp_path / "run.jsonl")

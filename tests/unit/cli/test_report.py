@@ -11,7 +11,7 @@ from tests.support.reported import reported_run
 from tests.unit.cli.test_bad_input import EXAMPLES, tunewright
 from tests.unit.cli.test_commands import WIDTH
 from tunewright.backends import megatron, primus
-from tunewright.cli.export import ENVIRONMENT, run_export_best
+from tunewright.cli.export import run_export_best
 from tunewright.cli.report import run_report
 from tunewright.errors import InvalidInput
 from tunewright.planner.chain import chained
@@ -98,7 +98,7 @@ def test_the_best_is_exported_for_every_launcher_and_reads_back(ledger: Path, tm
     if not arguments.startswith("#"):
         read = megatron.parse(arguments)
         assert read.pipeline_parallel_size == best.config.pipeline_parallel_size
-    lines = (tmp_path / "best" / ENVIRONMENT).read_text().splitlines()
+    lines = (tmp_path / "best" / "best.env").read_text().splitlines()
     assert "HSA_NO_SCRATCH_RECLAIM=1" in lines
     script = (tmp_path / "best" / "best-primus.sh").read_text()
     assert all(f"export {line}" in script for line in lines)

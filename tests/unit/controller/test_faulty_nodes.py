@@ -3,7 +3,8 @@ from tests.support.records import AT
 from tunewright.controller.live_run import faulty_nodes
 from tunewright.planner.decisions import StartTrial
 from tunewright.planner.records import TrialFinished
-from tunewright.planner.state import Attempt, RunState, Trial
+from tunewright.planner.state import RunState
+from tunewright.planner.trial import Attempt, Trial
 from tunewright.trial_protocol.report import FailureClass
 
 

@@ -45,7 +45,10 @@ class StandingClock:
 
 
 class World:
-    """What survives the process: the ledger and the trials, with a countdown to the kill before or after a call."""
+    """What survives the process: the ledger and the trials, with a countdown to the kill before or after a call.
+
+    From the kill on, the process does nothing more to the world, until another is `born`.
+    """
 
     def __init__(self, calls_to_live: int | None = None, *, acts_before_dying: bool = False) -> None:
         self.kept = MemoryLedger()
@@ -53,6 +56,11 @@ class World:
         self.started: list[tuple[str, int]] = []
         self.left = calls_to_live
         self._acts = acts_before_dying
+        self._is_dead = False
+
+    def born(self) -> None:
+        """Another process begins."""
+        self._is_dead = False
 
     async def read(self) -> Sequence[Record]:
         return await self.kept.read()
@@ -82,12 +90,16 @@ class World:
         await self.cluster.stop(trial, attempt)
 
     def _count(self) -> bool:
+        """Count a call; return whether the process dies at it."""
+        if self._is_dead:
+            raise Killed
         if self.left is None:
             return False
         self.left -= 1
         if self.left > 0:
             return False
         self.left = None
+        self._is_dead = True
         return True
 
 
@@ -98,6 +110,7 @@ def space() -> Space:
 
 
 async def drive(world: World, header: Header) -> None:
+    world.born()
     handle = RunHandle(world, world, StandingClock(), built_space=space())
     await handle.open(header)
     for _ in range(MOST_STEPS):
@@ -120,7 +133,8 @@ async def drive_to_the_end(world: World, header: Header) -> int:
 
 @pytest.fixture(scope="module")
 def header() -> Header:
-    return a_header(simulated=True)
+    """A run of several trials at once, so that a kill may leave some of them started and none recorded."""
+    return a_header(simulated=True, settings=a_header().settings.model_copy(update={"parallel_trials": 3}))
 
 
 async def calls_of_an_undisturbed_run(header: Header) -> tuple[list[Record], int]:

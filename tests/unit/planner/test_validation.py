@@ -11,7 +11,7 @@ from tunewright.planner.decisions import StartTrial
 from tunewright.planner.evaluation import are_alike, evaluate
 from tunewright.planner.replay import replay
 from tunewright.planner.settings import ValidationSettings
-from tunewright.planner.state import Trial
+from tunewright.planner.trial import Trial
 from tunewright.trial_protocol.report import FailureClass
 
 

@@ -34,7 +34,7 @@ SECTIONS = [
     "How to use and reproduce it",
 ]
 KINDS = {"measured", "projected", "estimated", "simulated"}
-VOID = {"meta", "link", "br", "path", "use", "rect", "line", "circle", "polyline"}
+VOID = {"meta", "link", "br", "wbr", "path", "use", "rect", "line", "circle", "polyline"}
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
 

@@ -44,12 +44,10 @@ def step_once(request: TrialRequest, rank: int, folder: Path) -> None:
         for indexed, value in training.chunks.named_parameters():
             name = indexed.partition(".")[2]  # without the number of the chunk
             assert value.grad is not None, name
-            if hasattr(value.grad, "full_tensor"):
-                found[name] = ([], value.grad.full_tensor())
-                continue
+            gradient = value.grad.full_tensor() if hasattr(value.grad, "full_tensor") else value.grad.clone()
             placement = placement_of(value)
             parts = [(part, split.size, split.rank) for part, split in placement.parts if split.communicates]
-            found[placement.name or name] = (parts, value.grad.clone())
+            found[placement.name or name] = (parts, gradient)
         torch.save(found, folder / f"rank-{rank}")
 
 

@@ -96,7 +96,55 @@ LAYOUTS = {
     "normed: tensor 2": measured(model=NORMED, world=2, tensor_parallel_size=2),
     "normed: tensor 4, two key/value heads": measured(model=NORMED, world=4, tensor_parallel_size=4),
     "unusual: pipeline 2, zero-bubble-v": measured(model=UNUSUAL, **CHUNKED, pipeline_schedule="zero-bubble-v"),
+    "moe: fsdp2 2, tensor 2": measured(model=MOE, world=4, optimizer="fsdp2", tensor_parallel_size=2),
+    "dense: data 2, tensor 2, pipeline 2": measured(world=8, tensor_parallel_size=2, pipeline_parallel_size=2),
+    "moe: tensor 2, pipeline 2, expert 2": measured(
+        model=MOE, world=8, tensor_parallel_size=2, pipeline_parallel_size=2, expert_parallel_size=2
+    ),
 }
+BEFORE_A_RELEASE = {
+    "dense: data 2, context 2, tensor 2": measured(world=8, context_parallel_size=2, tensor_parallel_size=2),
+    "dense: context 2, tensor 2, pipeline 2, v-half": measured(
+        world=8,
+        context_parallel_size=2,
+        tensor_parallel_size=2,
+        pipeline_parallel_size=2,
+        virtual_pipeline_parallel_size=2,
+        pipeline_schedule="v-half",
+    ),
+    "dense: data 2, pipeline 2": measured(world=4, pipeline_parallel_size=2),
+    "dense: pipeline 4": measured(world=4, pipeline_parallel_size=4),
+    "dense: pipeline 4, zero-bubble-h2": measured(
+        world=4, pipeline_parallel_size=4, pipeline_schedule="zero-bubble-h2"
+    ),
+    "dense: pipeline 2, zero-bubble-h1, full recomputation": measured(
+        **PIPELINE, pipeline_schedule="zero-bubble-h1", recompute_granularity="full"
+    ),
+    "dense: tensor 2, selective recomputation": measured(
+        world=2,
+        tensor_parallel_size=2,
+        recompute_granularity="selective",
+        recompute_modules=("core_attn", "layernorm", "mlp"),
+    ),
+    "dense: context 2, full recomputation": measured(world=2, context_parallel_size=2, recompute_granularity="full"),
+    "dense: fsdp2 4, tensor 2": measured(world=8, optimizer="fsdp2", tensor_parallel_size=2),
+    "dense: fsdp2 2, context 2": measured(world=4, optimizer="fsdp2", context_parallel_size=2),
+    "unusual: fsdp2 2": measured(model=UNUSUAL, world=2, optimizer="fsdp2"),
+    "latent: fsdp2 2, tensor 2": measured(model=LATENT, world=4, optimizer="fsdp2", tensor_parallel_size=2),
+    "moe: data 4, pipeline 2, expert 2, interleaved": measured(
+        model=MOE,
+        world=8,
+        pipeline_parallel_size=2,
+        virtual_pipeline_parallel_size=2,
+        expert_parallel_size=2,
+        pipeline_schedule="interleaved-1f1b",
+    ),
+    "moe: expert 2, full recomputation": measured(
+        model=MOE, world=2, expert_parallel_size=2, recompute_granularity="full"
+    ),
+}
+"""More combinations, which share their parts with those above."""
+LAYOUTS |= BEFORE_A_RELEASE
 
 
 QUICK = {

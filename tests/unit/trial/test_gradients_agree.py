@@ -11,20 +11,18 @@ from tests.unit.trial.layouts import LAYOUTS, QUICK
 ROOT = Path(__file__).parents[3]
 TOLERANCE = 1e-4
 """Relative to a parameter's largest gradient: what other orders of summing may change in fp32."""
-SUMMED_APART = "dense: fsdp2 2, tensor 2"
-"""Its gradients are summed over tensor ranks only in the optimizer, which keeps them not: losses and norms must do."""
 COMBINED = {
     "dense: pipeline 2, zero-bubble-v",
     "dense: context 2, tensor 2",
-    "dense: fsdp2 2",
+    "dense: data 2, tensor 2, pipeline 2",
+    "moe: fsdp2 2, tensor 2",
     "moe: tensor 2, expert 2",
     "unusual: pipeline 4, tensor 2",
 }
-NAMES = [name for name in LAYOUTS if name != SUMMED_APART]
 
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
-    """Some layouts in every run, some more in a full one, all before a release: their losses are compared anyway."""
+    """Some layouts in every run, some more in a full one, all before a release: most losses are compared anyway."""
     if name in QUICK:
         return []
     return [pytest.mark.slow] if name in COMBINED else [pytest.mark.long]
@@ -42,6 +40,6 @@ def differences(request: pytest.FixtureRequest) -> dict[str, float]:
     return {name: float(value) for name, _, value in lines}
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in LAYOUTS])
 def test_gradients_are_those_of_one_process(name: str, differences: dict[str, float]) -> None:
     assert differences[name] <= TOLERANCE

@@ -13,6 +13,7 @@ from tunewright_trial.layers.core_attention import attend, window_mask, with_rin
 from tunewright_trial.layers.eight_bit import linear
 from tunewright_trial.layers.moe import MoeMlp
 from tunewright_trial.layers.parameters import count_parameters, initialise
+from tunewright_trial.layers.recompute import RecomputePolicy
 from tunewright_trial.layers.split import Split
 from tunewright_trial.layers.transformer_layer import LayerKind, TransformerLayer
 from tunewright_trial.profile_layers import SavedStorages, random_hidden
@@ -182,3 +183,17 @@ def test_a_product_in_eight_bits_has_the_precision_of_its_format() -> None:
     error = (found.float() - exact).norm() / exact.norm()
     assert 0.005 < error < 0.05  # three bits of mantissa: 2⁻⁴ at most per factor, averaged over 32 terms
     assert linear(hidden[:0], weight, None, eight_bit=True).shape == (0, 16, 48)
+
+
+@pytest.mark.parametrize(
+    ("policy", "units"),
+    [
+        (RecomputePolicy(), [(4, False)]),
+        (RecomputePolicy("full"), [(1, True)] * 4),
+        (RecomputePolicy("full", num_layers=3), [(3, True), (1, True)]),
+        (RecomputePolicy("full", method="block", num_layers=1), [(1, True), (3, False)]),
+        (RecomputePolicy("full", method="block", num_layers=9), [(1, True)] * 4 + [(0, False)]),
+    ],
+)
+def test_full_recomputation_groups_layers(policy: RecomputePolicy, units: list[tuple[int, bool]]) -> None:
+    assert policy._units(4) == units

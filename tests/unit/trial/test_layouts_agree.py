@@ -8,15 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.trial.layouts import LAYOUTS, QUICK, REFERENCES
+from tests.unit.trial.layouts import BEFORE_A_RELEASE, LAYOUTS, QUICK, REFERENCES
 
 ROOT = Path(__file__).parents[3]
 STEP = re.compile(r"step (\d+) loss (\S+) gradient norm (\S+) ")
 Curve = list[tuple[float, float]]
 
 
-SLOW = {name for name in LAYOUTS if name not in QUICK}
-PARAMETERS = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in LAYOUTS]
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    if name in QUICK:
+        return []
+    return [pytest.mark.long] if name in BEFORE_A_RELEASE else [pytest.mark.slow]
+
+
+PARAMETERS = [pytest.param(name, marks=marks(name)) for name in LAYOUTS]
 
 
 @pytest.fixture(scope="module")

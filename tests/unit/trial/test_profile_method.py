@@ -7,8 +7,10 @@ import torch
 
 from tests.unit.trial.requests import DENSE, make_request
 from tunewright_trial.profile import contention, profile_context
+from tunewright_trial.profile_collectives import modelled_groups
 from tunewright_trial.profile_layers import SMALLEST_SLOPE, profile_layer, slope
 from tunewright_trial.profile_timing import MOST_REPETITIONS, MOST_WARM_UPS, SECONDS_PER_CASE, Case, time_cases
+from tunewright_trial.supervisor import places
 from tunewright_trial.timing import is_stable, timing
 
 CPU = torch.device("cpu")
@@ -90,3 +92,17 @@ def test_kept_bytes_of_a_layer_do_not_depend_on_the_depths() -> None:
     context = profile_context(make_request(model=DENSE), CPU)
     kept = {depths: profile_layer(context, "dense", depths, 1).saved_bytes for depths in ((1, 2), (2, 4))}
     assert kept[(1, 2)] == kept[(2, 4)] > 0
+
+
+@pytest.mark.parametrize(
+    ("node_processes", "outside"),
+    [(8, ()), (4, ("pipeline",)), (2, ("data", "pipeline")), (1, ("tensor", "data", "pipeline"))],
+)
+def test_groups_that_reach_beyond_the_node_are_modelled(node_processes: int, outside: tuple[str, ...]) -> None:
+    request = make_request(
+        world=8,
+        request={"processes_per_node": node_processes},
+        tensor_parallel_size=2,
+        pipeline_parallel_size=2,
+    )
+    assert modelled_groups(request, places(request, {}, "")[0]) == outside

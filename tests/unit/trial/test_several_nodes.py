@@ -126,7 +126,7 @@ def test_a_pod_that_is_ended_while_it_waits_leaves_a_report(tmp_path: Path) -> N
 )
 def test_strangers_at_the_door_are_no_nodes(hello: bytes) -> None:
     request, (port,) = two_nodes(), free_ports(1)
-    environment = {"MASTER_PORT": str(port), "TUNEWRIGHT_START_SECONDS": "2"}
+    environment = {"NODE_RANK": "0", "MASTER_PORT": str(port), "TUNEWRIGHT_START_SECONDS": "2"}
     child = os.fork()
     if child == 0:
         with socket.socket() as stranger:
@@ -153,5 +153,5 @@ def test_a_node_that_calls_again_counts_once() -> None:
                 caller.sendall(hello)
         os._exit(0)
     with pytest.raises(TrialFailure, match=r"^node\(s\) 1 not here"):
-        gather(request, {"MASTER_PORT": str(port), "TUNEWRIGHT_START_SECONDS": "2"})
+        gather(request, {"NODE_RANK": "0", "MASTER_PORT": str(port), "TUNEWRIGHT_START_SECONDS": "2"})
     os.waitpid(child, 0)

@@ -24,10 +24,11 @@ from tunewright.trial_protocol.report import MAX_SPREAD, Measured, Profile, Timi
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.diagnostics import Diagnostics, folder_of, node_name
 from tunewright_trial.failures import TrialFailure, unsupported
+from tunewright_trial.job_environment import master_port_in, node_rank_in
 from tunewright_trial.launched.process import run_to_end
-from tunewright_trial.place import node_rank_in
 
 HOME_VARIABLE, DEFAULT_HOME = "PRIMUS_HOME", "/workspace/Primus"
+DEFAULT_PORT = 1234
 PROFILE_ITERATIONS = 8
 SKIPPED_ITERATIONS = 3
 """The first iterations compile kernels and fill caches; Primus's own averages skip two."""
@@ -73,7 +74,7 @@ class _Runner:
     def measure(self) -> Measured | None:
         """Run the whole job and read the steps after the warm-up; None on all nodes but the last, which prints them."""
         request, problem = self._request, self._request.problem
-        rank = node_rank_in(os.environ) if request.nodes > 1 else 0
+        rank = node_rank_in(os.environ, request.nodes) if request.nodes > 1 else 0
         count = request.warmup_steps + request.steps
         steps = self._launch(problem, request.config, request.nodes, rank, count)
         if rank < request.nodes - 1:
@@ -125,7 +126,7 @@ class _Runner:
         self, problem: TuningProblem, config: TrainingConfig, nodes: int, node_rank: int
     ) -> dict[str, str]:
         address = os.environ.get("MASTER_ADDR", "localhost") if nodes > 1 else "localhost"
-        port = int(os.environ.get("MASTER_PORT", "1234"))
+        port = master_port_in(os.environ, DEFAULT_PORT)
         gpus = self._request.processes_per_node
         placed = primus_launch.node_environment(nodes, node_rank, gpus, address, port)
         return {**os.environ, **primus_launch.exports(problem, config), **placed}

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from tunewright_trial.layers.model_chunk import ModelChunk
-from tunewright_trial.layers.parameters import Kind, placement_of
+from tunewright_trial.layers.parameters import placement_of
 from tunewright_trial.layers.split import Split
 from tunewright_trial.parallel.adam import AdamState
 from tunewright_trial.parallel.optimizer import Copies
@@ -24,40 +24,47 @@ class FullyShardedOptimizer:
 
     def __init__(self, module: ModelChunk, copies: Copies, device: torch.device) -> None:
         self._copies = copies
-        kinds = [placement_of(value).kind for value in module.parameters()]
+        placements = [placement_of(value) for value in module.parameters()]
         _shard(module, copies["split"][1], device)
-        self._parameters = list(zip(kinds, module.parameters(), strict=True))
-        self._adam = AdamState([_local(value).float().clone() for _, value in self._parameters])
+        self._parameters = list(module.parameters())
+        for value, placement in zip(self._parameters, placements, strict=True):
+            value.placement = placement  # fully_shard made a new parameter of each
+        self._adam = AdamState([_local(value).float().clone() for value in self._parameters])
 
     def clear_gradients(self) -> None:
         """Drop all gradients: the next backward pass allocates them."""
-        for _, value in self._parameters:
+        for value in self._parameters:
             value.grad = None
 
     def step(self, learning_rate: float) -> float:
         """Sum what fully_shard does not know of, update, and return this rank's part of the squared norm."""
-        gradients = [self._gradient(kind, value) for kind, value in self._parameters]
+        gradients = [self._gradient(value) for value in self._parameters]
         self._adam.update(gradients, learning_rate)
         with torch.no_grad():
-            for (_, value), master in zip(self._parameters, self._adam.masters, strict=True):
+            for value, master in zip(self._parameters, self._adam.masters, strict=True):
                 _local(value).copy_(master)
         counted = zip(self._parameters, gradients, strict=True)
-        return math.fsum(float(part.square().sum()) for (kind, _), part in counted if self._counts(kind))
+        return math.fsum(float(part.square().sum()) for value, part in counted if self._held_elsewhere(value).rank == 0)
 
     def deviating_ranks(self) -> set[int]:
         """Return nobody: each weight is on one rank alone."""
         return set()
 
-    def _gradient(self, kind: Kind, value: nn.Parameter) -> torch.Tensor:
+    def _gradient(self, value: nn.Parameter) -> torch.Tensor:
         gradient = torch.zeros_like(_local(value)) if value.grad is None else _local(value.grad)
         gradient = gradient.float()
-        same = self._copies[kind][0]
+        same = self._held_elsewhere(value)
         if same.communicates:
             dist.all_reduce(gradient, group=same.group)
         return gradient
 
-    def _counts(self, kind: Kind) -> bool:
-        return self._copies[kind][0].rank == 0
+    def _held_elsewhere(self, value: nn.Parameter) -> Split:
+        """Return the ranks that hold `value` for other tokens or heads.
+
+        Experts are never split here, so that each tensor rank has all of them for its own tokens.
+        """
+        kind = placement_of(value).kind
+        return self._copies["replicated" if kind == "expert" else kind][0]
 
 
 def _shard(module: ModelChunk, data: Split, device: torch.device) -> None:

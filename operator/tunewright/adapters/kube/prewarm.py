@@ -5,6 +5,7 @@ there is a trial they are deleted. Nothing rests on them: whatever becomes of th
 """
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 
 from tunewright.adapters.kube import labels
@@ -72,11 +73,13 @@ class Prewarm:
         self._client = client
         self._run = run
         self._is_gone = False
+        self._began = math.inf
+        """Since when the run waits: whatever becomes of the Jobs meanwhile, it waits no longer for that."""
 
     async def look(self, options: PodOptions, at: str) -> Capacity | None:
         """Return what the run waits for; None once the image is there or its time is over, which an Event of `at` says.
 
-        Starts what is missing; nodes that come while it waits count as well.
+        Starts what is missing, also what somebody deleted; nodes that come while it waits count as well.
         """
         self._is_gone = False
         nodes = (await open_nodes(self._client, options))[:MOST_NODES]
@@ -86,14 +89,17 @@ class Prewarm:
         told = f"the trial image is on {len(nodes) - len(missing)} of {len(nodes)} node(s)" if nodes else NO_NODE
         if missing:
             told += f", not on {await self._why(missing)}"
-        limit = self._client.now() - options.pod.start_deadline_seconds
-        if any(not _has(job, "Failed") and _created(job) > limit for job in missing.values()):
+        now, created = self._client.now(), [_created(job) for job in jobs.values() if not _goes(job)]
+        self._began = min(self._began, now, *created)
+        in_time = now < self._began + options.pod.start_deadline_seconds
+        if in_time and not all(_has(job, "Failed") for job in missing.values()):
             return Capacity(True, PREWARMING, told)
         await self._tell(told, at, is_whole=bool(nodes) and not missing)
         return None
 
     async def end(self) -> None:
         """Delete the Jobs, and from then on ask nothing of the API server."""
+        self._began = math.inf
         if self._is_gone:
             return
         for name, job in (await self._jobs()).items():
@@ -137,6 +143,10 @@ def _word(job: Document, pods: Sequence[Document]) -> str:
     name = job["metadata"]["name"]
     pod = next((one for one in pods if one["metadata"]["labels"].get(JOB_NAME_LABEL) == name), None)
     return why_waiting(pod).message[:200] if pod is not None else "it has no Pod yet"
+
+
+def _goes(job: Document) -> bool:
+    return "deletionTimestamp" in job["metadata"]
 
 
 def _has(job: Document, kind: str) -> bool:

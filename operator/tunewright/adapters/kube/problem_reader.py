@@ -2,7 +2,6 @@
 `acceptance`; pure but for the catalog's files.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -11,7 +10,7 @@ from tunewright.adapters.kube.spec.tuning_run import TuningRunSpec
 from tunewright.adapters.kube.spec.workload import ModelRef
 from tunewright.domain.catalog_loader import Catalog
 from tunewright.domain.hardware import Accelerator, Cluster, Network
-from tunewright.domain.huggingface import architecture_from_huggingface
+from tunewright.domain.huggingface import architecture_from_config
 from tunewright.domain.model_architecture import ModelArchitecture
 from tunewright.domain.problem import Backend, Implementation, TuningProblem
 from tunewright.errors import InvalidInput, Problem
@@ -123,19 +122,8 @@ def _model(
         )
         findings.add("ReferenceNotFound", Problem(path, f"{where.name}/{where.key}", remedy))
         return None
-    return findings.attempt_within("Illegal", path, lambda: _from_huggingface(text, where.name))
-
-
-def _from_huggingface(text: str, name: str) -> ModelArchitecture:
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise InvalidInput.of("", text[:60], f"is not JSON: {error}") from None
-    except RecursionError:
-        raise InvalidInput.of("", text[:60], "is nested too deeply: give a Hugging Face config.json") from None
-    if not isinstance(document, dict):
-        raise InvalidInput.of("", text[:60], "is not a JSON object")
-    return architecture_from_huggingface(document, name[:_LONGEST_MODEL_NAME])
+    name = where.name[:_LONGEST_MODEL_NAME]
+    return findings.attempt_within("Illegal", path, lambda: architecture_from_config(text, name))
 
 
 def _network(spec: TuningRunSpec, catalog: Catalog, findings: Findings) -> Network | None:

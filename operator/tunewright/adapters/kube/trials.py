@@ -1,5 +1,6 @@
 """Trials as Jobs of the run's namespace. Implements `ports.Trials`."""
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from tunewright.adapters.kube.attempts import (
     without_report,
 )
 from tunewright.adapters.kube.client import EVENTS, JOBS, PODS, SERVICES, KubeClient, NotFound
-from tunewright.adapters.kube.disposal import Ended, disposals
+from tunewright.adapters.kube.disposal import Disposal, Ended, disposals
 from tunewright.adapters.kube.inventory import has_other_nodes
 from tunewright.adapters.kube.manifests import PodOptions, trial_job
 from tunewright.adapters.kube.multi_node import nodes_service
@@ -29,6 +30,8 @@ from tunewright.trial_protocol.identity import TrialIdentity
 from tunewright.trial_protocol.request import TrialRequest
 
 _MOST_LOOKS = 5
+_MOST_AT_ONCE = 16
+"""Jobs that are changed at once: a long run whose lifetimes somebody changes has thousands."""
 PATIENCE_SECONDS = 10.0
 """A Job without a Pod for longer was probably refused one."""
 
@@ -171,19 +174,32 @@ class KubeTrials:
     async def dispose(self, ended: Ended, results: ResultsSpec) -> None:
         """Give the Jobs of ended attempts their lifetime, once the ledger has their results."""
         self._keep_recorded(ended)
-        for job_name, disposal in disposals(self._views, ended, results).items():
-            if disposal == "delete":
-                await self._client.delete(JOBS, self._run.namespace, job_name)
-                self._jobs.drop([job_name])
-                continue
-            lifetime = {"spec": {"ttlSecondsAfterFinished": disposal}}
-            try:
-                self._jobs.saw(await self._client.patch(JOBS, self._run.namespace, job_name, lifetime))
-            except NotFound:  # its time came, or somebody deleted it
-                self._jobs.drop([job_name])
+        at_once = asyncio.Semaphore(_MOST_AT_ONCE)
+
+        async def change(job_name: str, disposal: Disposal) -> None:
+            async with at_once:
+                await self._dispose(job_name, disposal)
+
+        wanted = disposals(self._views, ended, results)
+        changed = await asyncio.gather(*[change(*one) for one in wanted.items()], return_exceptions=True)
+        for error in changed:
+            if error is not None:
+                raise error
+
+    async def _dispose(self, job_name: str, disposal: Disposal) -> None:
+        if disposal == "delete":
+            await self._client.delete(JOBS, self._run.namespace, job_name)
+            self._jobs.drop([job_name])
+            return
+        lifetime = {"spec": {"ttlSecondsAfterFinished": disposal}}
+        try:
+            self._jobs.saw(await self._client.patch(JOBS, self._run.namespace, job_name, lifetime))
+        except NotFound:  # its time came, or somebody deleted it
+            self._jobs.drop([job_name])
 
     async def close(self) -> None:
-        """Leave everything as it is: Jobs outlive the process that started them."""
+        """Leave everything in the cluster as it is: Jobs outlive the process that started them."""
+        self.nodes_to_avoid = _none
 
     async def _avoided(self, request: TrialRequest) -> Collection[str]:
         """Return the nodes to avoid; none where there are no others, or the trial would wait for ever."""

@@ -12,7 +12,8 @@ from typing import Protocol
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.performance.profile_key import profile_key
 from tunewright.planner.records import Record, TrialFinished
-from tunewright.planner.state import RunState, Trial, fold
+from tunewright.planner.state import RunState, fold
+from tunewright.planner.trial import Trial
 from tunewright.ports import TrialObservation, Trials
 from tunewright.trial_protocol.report import CONFIGURATION_FAILURES
 from tunewright.trial_protocol.request import TrialRequest

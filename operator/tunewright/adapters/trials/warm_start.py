@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from tunewright.adapters.trials.recorded import ClosableTrials, RecordedTrials
 from tunewright.planner.records import Record, TrialFinished
-from tunewright.planner.state import Trial, fold
+from tunewright.planner.state import fold
+from tunewright.planner.trial import Trial
 from tunewright.ports import TrialObservation
 
 

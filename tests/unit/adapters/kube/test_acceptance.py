@@ -192,7 +192,7 @@ def test_a_model_may_come_from_a_config_map() -> None:
     [
         ({}, "does not exist: create this ConfigMap"),
         ({("my-model", "config.json"): "{"}, "is not JSON"),
-        ({("my-model", "config.json"): "[]"}, "is not a JSON object"),
+        ({("my-model", "config.json"): "[]"}, "is no JSON object"),
     ],
 )
 def test_a_config_map_that_cannot_be_read_is_named(texts: dict[tuple[str, str], str], said: str) -> None:

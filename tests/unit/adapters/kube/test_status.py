@@ -276,6 +276,7 @@ def test_results_hold_the_summary_and_every_launcher() -> None:
         "best-primus.sh",
         "best-megatron.args",
         "best-torchtitan.toml",
+        "best.env",
     ]
     none = result_files(a_header().problem, a_summary(best_projected=None, best_measured=None))
     assert list(none) == ["result.json"]
