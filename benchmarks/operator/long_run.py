@@ -53,7 +53,7 @@ async def long_run(scale: float) -> list[Figure]:
         with here.kubelets(1, TRIAL_SECONDS):
             document = large_run("long", count, PARALLEL)
             (run,) = await here.create([document])
-            written = await _write(here, run, document, count)
+            written = await write_ledger(here, run, document, count, preempted=LAST)
             opening = await here.ready()
             began = time.perf_counter()
             await _opened(here)
@@ -80,7 +80,8 @@ async def _touch(here: Rig) -> None:
         await asyncio.sleep(0.2)
 
 
-async def _write(here: Rig, run: RunReference, document: Document, count: int) -> int:
+async def write_ledger(here: Rig, run: RunReference, document: Document, count: int, *, preempted: int) -> int:
+    """Write what a run of `count` trials would have written, the last ones preempted; return how many there are."""
     accepted = accept(document, shipped_catalog(), default_image=_IMAGE)
     ledger = ConfigMapLedger(here.client, run, decode_lines)
     header = _header(run, accepted)
@@ -92,7 +93,7 @@ async def _write(here: Rig, run: RunReference, document: Document, count: int) -
             [
                 record
                 for number, config in chosen
-                for record in _trial(header, number, config, is_preempted=number > len(configs) - LAST)
+                for record in _trial(header, number, config, is_preempted=number > len(configs) - preempted)
             ]
         )
     return len(configs)

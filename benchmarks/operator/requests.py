@@ -1,8 +1,13 @@
-"""API requests per trial of one run, over its first and its second half: the same, if they are linear in trials."""
+"""API requests per trial of one run, over its first and its second half: the same, if they are linear in trials.
+
+Its ledger is written beforehand, with all trials but the baseline's preempted: the operator attempts each again, so
+that their number does not rest on when a search ends by itself.
+"""
 
 import math
 
 from benchmarks.operator.figures import Figure
+from benchmarks.operator.long_run import write_ledger
 from benchmarks.operator.rig import rig
 from benchmarks.operator.runs import large_run
 from benchmarks.operator.scrape import Scrape
@@ -15,28 +20,24 @@ NAME = "requests"
 
 
 async def requests(scale: float) -> list[Figure]:
-    """Let one run take profiles until it has so many, or finds no more to gain; count at its half and at its end."""
+    """Let one run attempt so many trials; count at its half and at its end, all requests since the operator's start."""
     count = max(8, round(TRIALS * scale))
     marks: list[tuple[int, Scrape]] = []
     async with rig() as here:
         with here.kubelets(1, TRIAL_SECONDS):
+            document = large_run("long", count + 1, PARALLEL)
+            (run,) = await here.create([document])
+            await write_ledger(here, run, document, count + 1, preempted=count)
             await here.ready()
-            await here.until_idle()
-            start = here.scrape()
 
-            def look(runs: list[Document]) -> None:
-                marks.append((_profiles(runs[0]), here.scrape()))
+            def look(_: list[Document]) -> None:
+                scrape = here.scrape()
+                marks.append((int(scrape.total("tunewright_trial_attempts_total")), scrape))
 
-            await here.create([large_run("long", count, PARALLEL)])
-            (run,) = await here.finished(1, look)
-    if not _profiles(run):
-        raise SystemExit(f"the run took no profile: {run['status']['answer']}")
-    return _figures(start, marks)
-
-
-def _profiles(run: Document) -> int:
-    done, _, _ = str(((run.get("status") or {}).get("trials") or {}).get("summary", "0/0")).partition("/")
-    return int(done)
+            (finished,) = await here.finished(1, look)
+    if not marks[-1][0]:
+        raise SystemExit(f"the run attempted nothing: {finished['status']['answer']}")
+    return _figures(Scrape({}), marks)
 
 
 def _figures(start: Scrape, marks: list[tuple[int, Scrape]]) -> list[Figure]:

@@ -28,7 +28,7 @@ Document = dict[str, Any]
 GOLDEN = Path(__file__).parents[1] / "golden" / "chart"
 NAMES = sorted(file.name.removesuffix(".values.yaml") for file in GOLDEN.glob("*.values.yaml"))
 CRD = "CustomResourceDefinition"
-HELMS = ["helm", pytest.param("helm3", marks=pytest.mark.long)]
+HELMS = ["helm", "helm3"]
 
 
 def values(name: str) -> list[str]:

@@ -9,12 +9,12 @@ read-only or full is told once in the log, and the trial goes on.
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from tunewright.trial_protocol.request import TrialRequest
+from tunewright_trial.log import say
 
 VARIABLE = "TUNEWRIGHT_DIAGNOSTICS"
 MOUNT = Path("/diagnostics")
@@ -42,7 +42,7 @@ class Diagnostics:
                 stream.write(text)
         except (OSError, ValueError) as error:  # ValueError: text that has no UTF-8, a path that is none
             self._folder = None
-            sys.stderr.write(f"no diagnostics from here on: {error}\n")
+            say(f"no diagnostics from here on: {error}")
 
 
 def folder_of(request: TrialRequest, environment: Mapping[str, str], mount: Path = MOUNT) -> str:

@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import stat
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,6 +30,7 @@ from tunewright_trial.failures import classify
 from tunewright_trial.gathering import gather
 from tunewright_trial.host_memory import check_shared_memory
 from tunewright_trial.launched import primus
+from tunewright_trial.log import open_streams, say
 from tunewright_trial.report_file import write_report
 from tunewright_trial.supervisor import Finding, ignore_interruptions, interruptible, places, supervise, worst
 
@@ -45,6 +45,7 @@ MAX_REQUEST_BYTES = 2**20
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return its exit code."""
     started = time.monotonic()
+    open_streams()
     options = _parser().parse_args(arguments)
     if options.probe:
         from tunewright_trial.probe import probe  # imports torch, which nothing else here does
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         request = decode_request(text)
     except (ProtocolError, OSError, UnicodeDecodeError) as error:
         message = f"no valid request: {' '.join(str(error).split())}"
-        print(message, file=sys.stderr)
+        say(message)
         if not isinstance(error, ForeignConfig):
             _refuse(target, text, message)
         return EXIT_BAD_REQUEST
@@ -171,6 +172,6 @@ def _deliver(path: Path, report: TrialReport) -> int:
         write_report(path, report)
     except (OSError, ProtocolError) as error:
         text = canonical_json(report.to_json())
-        print(f"the report cannot be written to {path}: {error}. It was: {text}", file=sys.stderr)
+        say(f"the report cannot be written to {path}: {error}. It was: {text}")
         return EXIT_FAILURE
     return EXIT_FAILURE if report.failure else EXIT_RESULT

@@ -7,10 +7,9 @@ probe) and says how long to wait (TUNEWRIGHT_START_SECONDS).
 """
 
 import json
-import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from tunewright.trial_protocol.request import TrialRequest
@@ -24,12 +23,15 @@ _MOST_HELLO_BYTES = 200
 _PAUSE_SECONDS = 0.2
 
 
-def gather(request: TrialRequest, environment: Mapping[str, str]) -> None:
-    """Return when all nodes of the trial are here; raise `TrialFailure` when they are not in time."""
+def gather(request: TrialRequest, environment: MutableMapping[str, str]) -> None:
+    """Return when all nodes of the trial are here; raise `TrialFailure` when they are not in time.
+
+    Leaves in `environment`, which the ranks inherit, where they meet.
+    """
     node = node_rank_in(environment, request.nodes)
     address, port = master_address_in(environment, node), master_port_in(environment, DEFAULT_PORT)
     seconds = start_seconds_in(environment, request.deadline_seconds)
-    os.environ.update(MASTER_ADDR=address, MASTER_PORT=str(port))  # where the ranks will look
+    environment.update(MASTER_ADDR=address, MASTER_PORT=str(port))  # where the ranks will look
     if node == 0:
         _host(request, port, seconds)
     else:

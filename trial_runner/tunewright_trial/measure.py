@@ -2,7 +2,6 @@
 
 import math
 import statistics
-import sys
 from typing import NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from tunewright.trial_protocol.report import Measured
 from tunewright.trial_protocol.request import TrialRequest
 from tunewright_trial.diagnostics import of_this_rank
 from tunewright_trial.failures import TrialFailure, listed
+from tunewright_trial.log import say
 from tunewright_trial.parallel.layout import Layout
 from tunewright_trial.peak_memory import PeakMemory
 from tunewright_trial.place import Place
@@ -68,7 +68,7 @@ def _steps(training: Training, progress: Progress, place: Place) -> list[Step]:
     for number in range(request.warmup_steps + request.steps):
         timed = [step.slowest_seconds for step in steps[request.warmup_steps :]]
         if is_losing(timed, request.cutoff_step_seconds):
-            _say(f"rank {place.rank} stops after {len(timed)} of {request.steps} timed steps: they clearly lose")
+            say(f"rank {place.rank} stops after {len(timed)} of {request.steps} timed steps: they clearly lose")
             break
         progress.enter(f"step {number}")
         steps.append(_step(training, number, place))
@@ -84,7 +84,7 @@ def _stage_peaks(layout: Layout, rank: int, own_peak: int, device: torch.device)
 
 def _tell(rank: int, median_seconds: float, peak_bytes: int) -> None:
     """Leave the figures of every rank in the log: the report has the slowest rank's steps and the highest memory."""
-    _say(f"rank {rank} median step {median_seconds:.6f} seconds peak memory {peak_bytes} bytes")
+    say(f"rank {rank} median step {median_seconds:.6f} seconds peak memory {peak_bytes} bytes")
     of_this_rank.add("rank", median_step_seconds=median_seconds, peak_bytes=peak_bytes)
 
 
@@ -99,7 +99,7 @@ def _step(training: Training, number: int, place: Place) -> Step:
     of_this_rank.add("step", number=number, seconds=seconds, slowest_rank_seconds=slowest, loss=loss)
     if place.rank == 0:
         line = f"step {number} loss {loss:.7f} gradient norm {math.sqrt(squares):.7f} seconds {slowest:.6f}"
-        _say(line)
+        say(line)
     if not math.isfinite(loss):
         raise TrialFailure("NaNLoss", f"the loss of step {number} is {loss}")
     return Step(seconds, slowest, loss)
@@ -113,15 +113,9 @@ def _check_replicas(training: Training, place: Place) -> None:
     if ranks:
         raise TrialFailure(
             "RcclFailure",
-            f"ranks {listed(ranks)} hold other weights than their replicas after the last step: a collective or a device "
-            "computes wrongly there",
+            f"ranks {listed(ranks)} hold other weights than their replicas after the last step: "
+            "a collective or a device computes wrongly there",
         )
-
-
-def _say(line: str) -> None:
-    """Write one line to the log in one piece: all ranks write there."""
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
 
 
 def _highest(values: list[float], device: torch.device) -> list[float]:

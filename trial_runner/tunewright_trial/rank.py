@@ -5,7 +5,6 @@ Importing this module imports torch: the fork server does it once for all ranks 
 
 import json
 import os
-import sys
 import traceback
 from multiprocessing.connection import Connection
 
@@ -17,6 +16,7 @@ from tunewright_trial.device import environment_lines, facts_of, select_device
 from tunewright_trial.diagnostics import of_this_rank
 from tunewright_trial.failures import TrialFailure, classify
 from tunewright_trial.host_memory import bound_memory, memory_bytes
+from tunewright_trial.log import say
 from tunewright_trial.measure import measure
 from tunewright_trial.place import Place
 from tunewright_trial.profile import profile
@@ -30,9 +30,9 @@ def run_rank(request_text: str, place: Place, supervisor: Connection) -> None:
         supervisor.send(("result", result))
     except BaseException as error:  # whatever it is, the supervisor must hear of it
         failure, message = classify(error)
-        told = f"rank {place.rank}: {failure}: {message}\n" if isinstance(error, TrialFailure) else traceback.format_exc()
-        sys.stderr.write(told)
-        of_this_rank.add("failed", traceback=traceback.format_exc())
+        trace = traceback.format_exc()
+        say(f"rank {place.rank}: {failure}: {message}" if isinstance(error, TrialFailure) else trace)
+        of_this_rank.add("failed", traceback=trace)
         supervisor.send(("failed", failure, message))
     finally:
         supervisor.close()
@@ -48,7 +48,7 @@ def _run(request: TrialRequest, place: Place, supervisor: Connection) -> str:
     of_this_rank.add("began", device=facts.to_json(), environment=environment)
     supervisor.send(("device", json.dumps(facts.to_json())))
     if place.local_rank == 0:
-        sys.stderr.write("\n".join([repr(facts), *environment, ""]))
+        say("\n".join([repr(facts), *environment]))
     outcome = measure if request.identity.kind == "measure" else profile
     result = outcome(request, place, device).to_json()
     of_this_rank.add("ended", result=result)

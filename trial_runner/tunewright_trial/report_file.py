@@ -17,8 +17,12 @@ _LEAST_MISSED_FIRST: tuple[tuple[str, str, Any], ...] = (
     ("device", "runtime", ""),
     ("device", "host", ""),
     ("device", "torch_version", ""),
+    ("device", "architecture", ""),
+    ("device", "name", ""),
 )
 """No projection uses any of these: part of the report, field, and what stands there when it is left out."""
+_KEPT_OF_MESSAGE = 100
+"""Characters: enough for what went wrong, and short enough for any text when the details are gone."""
 
 
 def write_report(path: Path, report: TrialReport) -> None:
@@ -46,9 +50,9 @@ def _encode(report: TrialReport) -> str:
 
 
 def _shorter(report: TrialReport) -> TrialReport | None:
-    """Return the report with half its message, else without its next detail; None where nothing is left."""
-    if report.message:
-        return report.model_copy(update={"message": report.message[: len(report.message) // 2]})
+    """Return the report with half its message while that is long, else without its next detail; None at the end."""
+    if len(report.message) > _KEPT_OF_MESSAGE:
+        return report.model_copy(update={"message": report.message[: max(len(report.message) // 2, _KEPT_OF_MESSAGE)]})
     for part, name, nothing in _LEAST_MISSED_FIRST:
         holder = getattr(report, part)
         if holder is not None and getattr(holder, name):

@@ -7,7 +7,6 @@ has imported torch once. When this process is killed, the end of a pipe tells th
 import multiprocessing
 import os
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from tunewright_trial.diagnostics import folder_of
 from tunewright_trial.failures import TrialFailure, listed
 from tunewright_trial.job_environment import node_rank_in
 from tunewright_trial.launch import start_rank
+from tunewright_trial.log import STANDARD_INPUT
 from tunewright_trial.place import Place
 from tunewright_trial.progress import progress_of
 
@@ -127,7 +127,7 @@ def places(request: TrialRequest, environment: Mapping[str, str], meeting_file: 
 def _listen(node: Node, deadline: float, request: TrialRequest, stop_with_stdin: bool) -> None:
     while node.pipes:
         limit = deadline - time.monotonic()
-        ready = wait([*node.pipes, *([sys.stdin.fileno()] if stop_with_stdin else [])], max(limit, 0))
+        ready = wait([*node.pipes, *([STANDARD_INPUT] if stop_with_stdin else [])], max(limit, 0))
         if not ready:
             if any(finding.failure for finding in node.findings):
                 return  # the others had their grace
@@ -150,7 +150,7 @@ def _silent(node: Node) -> str:
 
 
 def _check_parent() -> None:
-    if not os.read(sys.stdin.fileno(), 4096):
+    if not os.read(STANDARD_INPUT, 4096):
         raise TrialFailure("Cancelled", "the process that started this trial closed its end")
 
 

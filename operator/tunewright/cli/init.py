@@ -16,6 +16,7 @@ import yaml
 from tunewright.adapters.catalog import catalog_of
 from tunewright.adapters.kube.acceptance import read_candidate
 from tunewright.adapters.kube.baseline import checked_baseline
+from tunewright.adapters.kube.spec.tuning_run import MAX_NAME_LENGTH, NAME_PATTERN
 from tunewright.backends import megatron, primus
 from tunewright.backends.model_reader import (
     architecture_of_arguments,
@@ -194,7 +195,7 @@ def _document(
     if source.config is not None:
         spec["baseline"] = _baseline(source.config)
     spec["budget"] = {"maxTrials": 30}
-    name = options.name or _kubernetes_name(known_model(catalog, model) or model.name)
+    name = _typed_name(options.name) or _kubernetes_name(known_model(catalog, model) or model.name)
     head = {"apiVersion": "tunewright.dev/v1alpha1", "kind": "TuningRun", "metadata": {"name": name}}
     return head | {"spec": spec}, guesses
 
@@ -238,4 +239,13 @@ def _name_of(text: str) -> str:
 
 
 def _kubernetes_name(text: str) -> str:
-    return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")[:50].rstrip("-") or "tuning-run"
+    """Turn a model's name into a run's: letters, digits and dashes, a letter first."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return (name if name[:1].isalpha() else f"run-{name}")[:MAX_NAME_LENGTH].rstrip("-")
+
+
+def _typed_name(name: str) -> str:
+    if name and not re.fullmatch(NAME_PATTERN, name):
+        remedy = f"must be at most {MAX_NAME_LENGTH} lower-case letters, digits and dashes, a letter first"
+        raise InvalidInput.of("--name", name, remedy)
+    return name

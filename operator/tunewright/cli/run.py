@@ -36,6 +36,7 @@ from tunewright.planner.records import Header, Record
 from tunewright.planner.summary import Summary, summarise
 from tunewright.ports import Advisor
 from tunewright.search.space import Space
+from tunewright.trial_protocol.failure_guide import FAILURE_GUIDE
 
 LEDGER_NAME = "run.jsonl"
 POLL_SECONDS = 0.1
@@ -101,6 +102,8 @@ def show(out: Path, problem: TuningProblem, summary: Summary, *, json_output: bo
         output.print(f"\nLeft in {out}: {', '.join([LEDGER_NAME, *written])}", soft_wrap=True)
     if summary.state == "Failed":
         sys.stderr.write(f"error: {summary.finish_message}\n")
+        for failed in summary.counters.failed_by_class:
+            messages.print(f"{failed.failure}: {FAILURE_GUIDE[failed.failure].remedy}", soft_wrap=True, markup=False)
         raise typer.Exit(FAILED)
 
 

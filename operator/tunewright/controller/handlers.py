@@ -6,6 +6,7 @@ No create, update or delete handlers, timers or daemons: those would put annotat
 import logging
 import os
 import random
+import threading
 from typing import Any
 
 import kopf
@@ -20,6 +21,8 @@ from tunewright.errors import TuningError
 _OWN_LABEL = {labels.MANAGED_BY: labels.MANAGER}
 """Jobs and Pods of ours are trials, or pull their image."""
 _SERVER_TIMEOUT_SECONDS = 300
+EXIT_SECONDS = 20.0
+"""From the end of kopf's own tasks to the end of the process; a kubelet gives it 30 s from when it asks for that."""
 
 
 class _Process:
@@ -45,9 +48,21 @@ async def start(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN
 @kopf.on.cleanup()
 async def stop(**_: Any) -> None:  # noqa: ANN401 - kopf's keywords
     """End our own tasks."""
+    end_in_any_case()
     if _Process.loop is not None:
         await _Process.loop.stop()
         _Process.loop = None
+
+
+def end_in_any_case() -> None:
+    """Let the process end soon, as a crash would where it has to: whoever started it then starts another.
+
+    kopf gives up when an API server that restarts refuses one of its watches, closes its connections, and may then wait
+    for ever for another watch, which waits for somebody to log in.
+    """
+    deadline = threading.Timer(EXIT_SECONDS, os._exit, (1,))
+    deadline.daemon = True
+    deadline.start()
 
 
 @kopf.on.event(GROUP, VERSION, PLURAL)
@@ -97,7 +112,9 @@ def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f"kopf.{GROUP}")
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=f"kopf.{GROUP}")
     settings.execution.max_workers = 4
-    settings.queueing.worker_limit = 50
+    # Of no use here, where a handler only adds a key: a limit lets the objects beyond it wait until others were idle.
+    settings.queueing.worker_limit = None
+    settings.queueing.idle_timeout = 1.0
     # Spread the watches' ends, so that not all reconnect at once.
     settings.watching.server_timeout = _SERVER_TIMEOUT_SECONDS + random.randrange(60)
     settings.watching.client_timeout = settings.watching.server_timeout + 30

@@ -70,6 +70,12 @@ class LiveRun:
         validation = self.accepted.settings.validation
         return validation.nodes if validation.top_k or validation.include_baseline else 0
 
+    @property
+    def requires_capacity(self) -> bool:
+        """Whether nothing starts before there is room. A queue looks for room itself, and may make some."""
+        pod = self.accepted.pod_options.pod
+        return pod.capacity_check == "Require" and pod.queue_name is None
+
     async def waits_for_image(self) -> Capacity | None:
         """Return how far the image is pulled, while the first trial is to wait for that."""
         spec = self.accepted.document.spec

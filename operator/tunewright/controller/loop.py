@@ -98,10 +98,10 @@ class OperatorLoop:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
 
     async def _resync(self, reconciler: Reconciler) -> None:
-        """Look at every known run now and then: a watch of its Jobs may have gone silent."""
+        """Look at every run that is not over now and then: a watch of its Jobs may have gone silent."""
         while True:
             await asyncio.sleep(self._settings.resync_seconds)
-            for key in sorted(reconciler.known):
+            for key in reconciler.unfinished:
                 reconciler.look_again(key)
                 self.queue.add(key)
 

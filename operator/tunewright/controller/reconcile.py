@@ -20,7 +20,7 @@ from tunewright.adapters.kube.names import RunReference
 from tunewright.adapters.kube.problem_reader import NotAccepted
 from tunewright.adapters.kube.results import result_files
 from tunewright.adapters.kube.run_conditions import SuspendedBy
-from tunewright.adapters.kube.seen import is_newer
+from tunewright.adapters.kube.seen import is_newer, without_bookkeeping
 from tunewright.adapters.kube.status import (
     RunView,
     blocked_status,
@@ -77,13 +77,18 @@ class Reconciler:
         """Those of which that may not be the latest."""
         self.known: set[str] = set()
 
+    @property
+    def unfinished(self) -> list[str]:
+        """Runs that are not over. One that is over waits for a change; a watch is silent for minutes at most."""
+        return sorted(key for key in self.known if not is_over(self._runs[key]))
+
     def saw_run(self, key: str, document: Document, *, is_gone: bool) -> None:
         """A TuningRun is shown by the watch, read or written. A deleted one is looked for: there may be a namesake."""
         known = self._runs.get(key)
         if is_gone:
             self._to_read.add(key)
         elif known is None or is_newer(document, known):
-            self._runs[key] = _without_bookkeeping(document)
+            self._runs[key] = without_bookkeeping(document)
 
     def saw_of_run(self, key: str, plural: str, document: Document, *, is_gone: bool) -> None:
         """The watch shows one of the `jobs` or `pods` of a run; before a run is opened nobody needs it."""
@@ -134,7 +139,7 @@ class Reconciler:
     async def _advance(self, key: str, document: Document) -> float | None:
         run = _reference(document)
         before, generation = document.get("status") or {}, document["metadata"]["generation"]
-        if key not in self._live and is_over(before, generation):
+        if key not in self._live and is_over(document):
             return None  # reported to the end: nothing that it rests on is needed any more
         known = self._live.get(key)
         if known is not None and (known.reference, known.generation) == (run, generation) and known.is_busy:
@@ -164,7 +169,7 @@ class Reconciler:
     ) -> float | None:
         live.trials.begin_pass()
         capacity = None if suspended else await self._capacity(live)
-        is_waiting = capacity is not None and capacity.available is False and _requires_capacity(live)
+        is_waiting = capacity is not None and capacity.available is False and live.requires_capacity
         if capacity is not None and not is_waiting and (pulling := await live.waits_for_image()) is not None:
             capacity, is_waiting = pulling, True
         if suspended:
@@ -186,6 +191,9 @@ class Reconciler:
             live.drop_page()
             await self._report(live.reference, before, run_status(view, before, live.generation, now))
             live.told_at = time.monotonic()
+        except asyncio.CancelledError:
+            tidying.cancel()
+            raise
         finally:
             await tidying  # nothing outlives the pass
         return CAPACITY_SECONDS if is_waiting else 0.0 if more else _next_look(live)
@@ -276,21 +284,9 @@ class Reconciler:
             await post(self._client, event)
 
 
-def _without_bookkeeping(document: Document) -> Document:
-    """Return an object without what its writers note of their fields: half of it, and nobody here reads it."""
-    metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
-    return {**document, "metadata": metadata}
-
-
 def _reference(document: Document) -> RunReference:
     metadata = document["metadata"]
     return RunReference(metadata["namespace"], metadata["name"], metadata["uid"])
-
-
-def _requires_capacity(live: LiveRun) -> bool:
-    """A queue looks for room itself, and may make some."""
-    pod = live.accepted.pod_options.pod
-    return pod.capacity_check == "Require" and pod.queue_name is None
 
 
 def _next_look(live: LiveRun) -> float | None:

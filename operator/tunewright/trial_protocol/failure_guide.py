@@ -42,7 +42,8 @@ FAILURE_GUIDE: Mapping[FailureClass, FailureGuide] = {
     ),
     "DeviceMismatch": FailureGuide(
         "The Pod found other devices than the run was planned for, or too few.",
-        "Check the node's labels, its driver and `trial.devicePreset`.",
+        "Check the node's labels, its driver and `trial.devicePreset`. On a machine without such devices,"
+        " `--trials simulated` rehearses the run.",
     ),
     "NodeLost": FailureGuide(
         "The node or the Pod went away without a report.", "Look at the node. The next attempt goes to another one."

@@ -17,7 +17,8 @@ from tests.support.cluster.paths import ARGO_CD_MODULE, GO_MODULE, cache_root, d
 KUBERNETES_VERSION = "1.34.4"
 ARGO_CD = "github.com/argoproj/argo-cd/v3"
 GO_TOOLS = {
-    "helm": "helm.sh/helm/v4/cmd/helm@v4.3.2",
+    # Two versions with the same libraries of Kubernetes: of 965 packages of helm3, all but 54 are compiled for helm.
+    "helm": "helm.sh/helm/v4/cmd/helm@v4.3.0",
     "helm3": "helm.sh/helm/v3/cmd/helm@v3.22.0",
     "coredns": "github.com/coredns/coredns@v1.15.0",
     "kind": "sigs.k8s.io/kind@v0.33.0",

@@ -16,6 +16,7 @@ PARTS: dict[str, Callable[[], Path]] = {
     "kubernetes": ensure_kubernetes_binary,
     "coredns": lambda: ensure_go_tool("coredns"),
     "helm": lambda: ensure_go_tool("helm"),
+    "helm 3": lambda: ensure_go_tool("helm3"),
     "kueue": lambda: ensure_go_tool("kueue"),
     "argo cd": ensure_argo_cd_binary,
     "pause image": pause_archive,

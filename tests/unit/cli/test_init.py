@@ -116,6 +116,24 @@ def test_a_file_from_windows_is_read(tmp_path: Path) -> None:
     assert "numLayers: 4" in new_run(Options(model_config=file), CATALOG)[0]
 
 
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("70b-model", "run-70b-model"),
+        ("Our_Model.v2", "our-model-v2"),
+        ("___", "model"),
+        ("a-name-that-is-longer-than-forty-letters-0123456789", "a-name-that-is-longer-than-forty-letters"),
+    ],
+)
+def test_any_models_name_makes_the_name_of_a_run(tmp_path: Path, folder: str, name: str) -> None:
+    file = tmp_path / folder / "config.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(LLAMA))
+    document = yaml.safe_load(new_run(Options(model_config=file), CATALOG)[0])
+    assert document["metadata"]["name"] == name
+    assert accept(document, CATALOG).document.metadata.name == name
+
+
 @pytest.mark.parametrize(("model", "nodes"), [("llama-3-8b", 1), ("deepseek-v3", 8)])
 def test_the_fewest_nodes_that_hold_the_model_are_guessed(model: str, nodes: int) -> None:
     """AdamW in mixed precision keeps 16 to 18 bytes a parameter: 671 B of them fill five nodes of 2.3 TB, less room."""
@@ -216,6 +234,9 @@ def test_init_writes_a_file_that_check_accepts_and_bad_input_exits_with_two(tmp_
     again = tunewright("init", "--model", "llama-3-8b", "--nodes", "1", "-o", str(out))
     assert (again.returncode, out.read_text()) == (2, "# mine\n"), "what a person may have edited stays"
     assert "is there already: remove it, or name another file" in again.stderr
+    named = tunewright("init", "--model", "llama-3-8b", "--name", "3x")
+    assert (named.returncode, named.stdout) == (2, "")
+    assert named.stderr.startswith("error: --name: '3x': must be at most 40 lower-case letters, digits and dashes")
     bad = tunewright("init", "--model", "lama-3-8b")
     assert bad.returncode == 2
     assert "lama-3-8b" in bad.stderr and "llama-3-8b" in bad.stderr

@@ -29,12 +29,12 @@ def test_events_are_lines_of_json(tmp_path: Path) -> None:
     assert (second["event"], second["why"]) == ("failed", "x")
 
 
-def test_a_full_volume_is_told_once_and_then_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_volume_is_told_once_and_then_left_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "full").symlink_to("/dev/full")
     kept = Diagnostics(str(tmp_path))
     for name in ("full", "full", "other"):
         kept.keep(name, "text")
-    said = capsys.readouterr().err
+    said = capfd.readouterr().err
     assert said.startswith("no diagnostics from here on: [Errno 28] No space left on device")
     assert said.count("\n") == 1
     assert not (tmp_path / "other").exists()

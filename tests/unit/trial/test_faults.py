@@ -126,3 +126,13 @@ def test_a_report_that_cannot_be_written_is_in_the_last_line(tmp_path: Path) -> 
     said, _, written = done.stderr.splitlines()[-1].partition(". It was: ")
     assert said.startswith("the report cannot be written to /proc/report.json: ")
     assert decode_report(written, make_request().identity).failure == "Unsupported"
+
+
+@pytest.mark.parametrize("streams", ["2>/dev/full", "<&- >&- 2>&-"], ids=["full", "closed"])
+def test_a_log_that_cannot_be_written_costs_no_report(streams: str, tmp_path: Path) -> None:
+    document = json.loads(encode_request(make_request()))
+    (tmp_path / "request.json").write_text(json.dumps(document | {"steps": 0}))
+    arguments = ["--request", "request.json", "--report", "report.json"]
+    done = subprocess.run(["sh", "-c", f'exec "$@" {streams}', "sh", *PROGRAM, *arguments], cwd=tmp_path)
+    assert done.returncode == 2
+    assert report_in(tmp_path, make_request()).failure == "Unsupported"

@@ -8,7 +8,6 @@ the whole job: on every node the same command with its NODE_RANK, and the last o
 import math
 import os
 import statistics
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from tunewright_trial.diagnostics import Diagnostics, folder_of, node_name
 from tunewright_trial.failures import TrialFailure, unsupported
 from tunewright_trial.job_environment import master_port_in, node_rank_in
 from tunewright_trial.launched.process import run_to_end
+from tunewright_trial.log import say
 
 HOME_VARIABLE, DEFAULT_HOME = "PRIMUS_HOME", "/workspace/Primus"
 DEFAULT_PORT = 1234
@@ -119,7 +119,7 @@ class _Runner:
     def _tell(self, log: Path) -> None:
         """Copy what the launcher printed, also where it was killed, to our log and to the diagnostics."""
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-        print(text, file=sys.stderr, flush=True)
+        say(text)
         self._kept.keep(f"{node_name(os.environ)}-launcher.log", text)
 
     def _environment(

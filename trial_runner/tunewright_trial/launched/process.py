@@ -4,13 +4,13 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tunewright_trial.failures import TrialFailure
+from tunewright_trial.log import STANDARD_INPUT
 
 _PAUSE_SECONDS = 0.2
 
@@ -60,8 +60,8 @@ def _pause(watch_stdin: bool) -> None:
     if not watch_stdin:
         time.sleep(_PAUSE_SECONDS)
         return
-    ready, _, _ = select.select([sys.stdin], [], [], _PAUSE_SECONDS)
-    if ready and not os.read(sys.stdin.fileno(), 4096):
+    ready, _, _ = select.select([STANDARD_INPUT], [], [], _PAUSE_SECONDS)
+    if ready and not os.read(STANDARD_INPUT, 4096):
         raise TrialFailure("Cancelled", "the process that started this trial closed its end")
 
 

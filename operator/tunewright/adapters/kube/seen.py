@@ -83,12 +83,17 @@ def by_job(pods: Iterable[Document]) -> dict[str, list[Document]]:
     return found
 
 
+def without_bookkeeping(document: Document) -> Document:
+    """Return an object without what its writers note of their fields: half of it, and nobody here reads it."""
+    metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
+    return {**document, "metadata": metadata}
+
+
 def _slim(document: Document) -> Document:
     """Return what is read of a Job or Pod; most of either is its template with the trial's request."""
-    metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
     spec = document.get("spec") or {}
     kept = {key: value for key, value in spec.items() if key not in ("template", "containers", "volumes", "env")}
     if "template" in spec:
         containers = [{"resources": one.get("resources") or {}} for one in spec["template"]["spec"]["containers"]]
         kept["template"] = {"spec": {"containers": containers}}
-    return {"metadata": metadata, "spec": kept, "status": document.get("status") or {}}
+    return without_bookkeeping({"metadata": document["metadata"], "spec": kept, "status": document.get("status") or {}})

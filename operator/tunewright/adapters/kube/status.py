@@ -104,10 +104,11 @@ def blocked_status(
     }
 
 
-def is_over(status: Mapping[str, Any], generation: int) -> bool:
-    """Tell whether a status says that exactly this generation is finished."""
+def is_over(run: Mapping[str, Any]) -> bool:
+    """Tell whether the status of a TuningRun says that exactly this generation is finished."""
+    status = run.get("status") or {}
     finished = any(item["type"] == "Finished" and item["status"] == "True" for item in status.get("conditions", ()))
-    return finished and status.get("observedGeneration") == generation
+    return finished and status.get("observedGeneration") == run["metadata"]["generation"]
 
 
 def _answer(view: RunView) -> str:

@@ -182,7 +182,7 @@ def test_the_schema_holds_every_field(document: dict[str, Any]) -> None:
 def test_a_run_whose_ledger_cannot_be_read_is_not_over_and_keeps_its_figures() -> None:
     document = blocked_status("shard 2, line 3: not JSON", status(), 3, NOW, "LedgerUnreadable")
     assert conditions(document)["Finished"] == ("False", "LedgerUnreadable")
-    assert not is_over(document, 3)
+    assert not is_over({"metadata": {"generation": 3}, "status": document})
     assert document["best"] == status()["best"]
     assert document["answer"] == "blocked: shard 2, line 3: not JSON"
 
