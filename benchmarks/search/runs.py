@@ -10,7 +10,14 @@ import numpy as np
 from benchmarks.search.methods import METHODS, Method, Start, axis_sweep, surrogate
 from benchmarks.search.problems import CASES, settings_of, space_of
 from benchmarks.search.profile_protocol import MEASUREMENTS, Found, method_finds, planner_finds, profile_truth_of
-from benchmarks.search.synergy import finds, method_finds_it, planner_finds_it, profile_synergy_of, synergy_of
+from benchmarks.search.synergy import (
+    chance_knowing_all_but_schedule,
+    finds,
+    method_finds_it,
+    planner_finds_it,
+    profile_synergy_of,
+    synergy_of,
+)
 from benchmarks.search.trials import Trials, run
 from benchmarks.search.truth import truth_of
 
@@ -44,10 +51,14 @@ def profiled(case: int, seed: int, error: float, names: tuple[str, ...]) -> ByMe
     return found | {OURS: [planner_finds(problem, hidden, count) for count in counts]}
 
 
-def synergy_found(seed: int) -> dict[str, dict[str, bool]]:
-    """Tell by protocol and method whether the synergy of a seed is found within 30 trials."""
+def synergy_found(seed: int) -> dict[str, dict[str, float]]:
+    """Tell by protocol and method whether, or how likely, the synergy of a seed is found within 30 trials."""
     synergy, hidden = synergy_of(seed), profile_synergy_of(seed)
     return {
         "found": {SWEEP: finds(axis_sweep, synergy), OURS: finds(surrogate, synergy)},
-        "found from profiles": {SWEEP: method_finds_it(axis_sweep, *hidden), OURS: planner_finds_it(*hidden)},
+        "found from profiles": {
+            SWEEP: method_finds_it(axis_sweep, *hidden),
+            OURS: planner_finds_it(*hidden),
+            "knowing all but the schedule": chance_knowing_all_but_schedule(seed),
+        },
     }

@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.search.methods import Method, Start
 from benchmarks.search.problems import CASES, Case, settings_of, space_of
 from benchmarks.search.profile_protocol import (
+    MEASUREMENTS,
     Found,
     ProfileTruth,
     method_finds,
@@ -191,6 +192,16 @@ def planner_finds_it(synergy: Synergy, hidden: ProfileTruth) -> bool:
 def method_finds_it(method: Method, synergy: Synergy, hidden: ProfileTruth) -> bool:
     """Tell whether a method has the synergy among the best rows that it has measured."""
     return _is_share_of_all_three(*method_finds(method, synergy.case, hidden, (PROFILES,), synergy.baseline))
+
+
+def chance_knowing_all_but_schedule(seed: int) -> float:
+    """Return how likely the measurements meet the winning schedule if the rest of the winner is known beforehand.
+
+    Measurements of other schedules say nothing but that they lose, and each schedule is drawn equally often.
+    """
+    drawn = _Drawn.of(seed)
+    choices = _choices(drawn.space, drawn.case.baseline)
+    return min(1.0, MEASUREMENTS / sum(recompute == drawn.recompute for _, recompute in choices))
 
 
 def _is_share_of_all_three(found: Found) -> bool:

@@ -65,7 +65,7 @@ def effect_groups(space: Space, seed: int) -> dict[tuple[str, ...], FloatArray]:
         spreads |= {among[index]: SYNERGY for index in chosen}
     groups = {}
     for names, spread in spreads.items():
-        level = _levels(space, names)
+        level = levels(space, names)
         groups[names] = spread * generator.standard_normal(int(level.max()) + 1)[level]
     return groups
 
@@ -85,7 +85,7 @@ def scale_for(effects: FloatArray, error: float) -> float:
     return low
 
 
-def _levels(space: Space, names: Sequence[str]) -> IntArray:
+def levels(space: Space, names: Sequence[str]) -> IntArray:
     """Number the combinations of values: the same combination has the same number in every row."""
     level = np.zeros(len(space), dtype=np.int64)
     for name in names:

@@ -38,13 +38,12 @@ MOST_NAMED = 8
 
 @dataclass
 class Finding:
-    """What one rank said. `ended` without `result` or `failure` is a crash, told by the exit code."""
+    """What one rank said, or what its end without a word says: that is told by the exit code."""
 
     device: str = ""
     result: str = ""
     failure: FailureClass | None = None
     message: str = ""
-    ended: bool = False
 
 
 @dataclass
@@ -174,7 +173,6 @@ def _hear(node: Node, pipe: Connection) -> bool:
 def _conclude(node: Node, pipe: Connection, finding: Finding) -> None:
     """A rank closed its pipe: it ended. Without a word before, its exit code tells why."""
     process = node.processes[node.pipes.pop(pipe)]
-    finding.ended = True
     if finding.result or finding.failure:
         return
     process.join(GRACE_SECONDS)

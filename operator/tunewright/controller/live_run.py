@@ -6,8 +6,9 @@ Made by `wiring`, kept by `reconcile` between passes only to save work: all of i
 import asyncio
 import gc
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tunewright.adapters.kube.acceptance import Accepted
 from tunewright.adapters.kube.attempts import AttemptView
@@ -53,8 +54,8 @@ class LiveRun:
     prewarm: Prewarm
     capacity: Capacity | None = None
     """What was found before the first trial, and no status says yet."""
-    told_at: float = 0.0
-    """When the status was written last, by the monotonic clock."""
+    told_at: float = field(default_factory=time.monotonic)
+    """When the status was written last, or the run opened."""
     _summed: tuple[str, Summary] | None = None
     """The latest summary, and the digest of the ledger that it sums up."""
     _page: asyncio.Task[dict[str, bytes]] | None = None

@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 PASS_SECONDS = 0.02
 """After which a pass takes no further step: a run that always has something to do must not starve the others."""
-LATEST_STATUS_SECONDS = 1.0
+LATEST_STATUS_SECONDS = 10.0
 """How long such a run may go on before its status says so."""
 RUNNING_SECONDS = 15.0
 ASKED_SECONDS = 1.0

@@ -6,11 +6,19 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+from benchmarks.search.informed import features_of
 from benchmarks.search.methods import METHODS, Method, Start, axis_sweep, models_best, surrogate
 from benchmarks.search.problems import CASES, settings_of, space_of
 from benchmarks.search.profile_protocol import method_finds, planner_finds, profile_truth_of
 from benchmarks.search.runs import observed
-from benchmarks.search.synergy import GAIN, LEAST_LOSS, finds, profile_synergy_of, synergy_of
+from benchmarks.search.synergy import (
+    GAIN,
+    LEAST_LOSS,
+    chance_knowing_all_but_schedule,
+    finds,
+    profile_synergy_of,
+    synergy_of,
+)
 from benchmarks.search.trials import Trials, run
 from benchmarks.search.truth import Truth, truth_of
 
@@ -100,6 +108,22 @@ def test_of_a_synergy_profiles_show_all_but_the_part_of_the_schedule() -> None:
     first = np.unique(keys, return_index=True)[1]
     assert hidden.layer_factors == pytest.approx(hidden.layer_factors[first][keys])
     assert hidden.truth.speeds is synergy.truth.speeds
+
+
+def test_the_informed_search_expects_errors_as_large_as_they_are() -> None:
+    space = space_of(CASES[0])
+    expected = (features_of(space, seed=0, error=0.2)[space.fits] ** 2).sum(axis=1).mean()
+    truths = [truth_of(space, seed, error=0.2).speeds[space.fits] for seed in range(5)]
+    errors = [np.log(speeds / space.tokens_per_second_per_gpu[space.fits]).var() for speeds in truths]
+    assert expected == pytest.approx(fmean(errors), rel=0.5)
+
+
+def test_three_measurements_are_too_few_to_be_sure_of_one_of_four_schedules() -> None:
+    assert chance_knowing_all_but_schedule(0) == pytest.approx(3 / 4)
+
+
+def test_the_only_other_schedule_that_fits_is_measured_for_sure() -> None:
+    assert chance_knowing_all_but_schedule(3) == 1.0
 
 
 @pytest.mark.slow

@@ -24,16 +24,17 @@ def stages_of_rank(config: TrainingConfig, num_layers: int, rank: int) -> list[t
     ranks, chunks = config.pipeline_parallel_size, config.virtual_pipeline_parallel_size
     counts = layers_per_rank(num_layers, ranks, chunks, config.pipeline_layout)
     per_stage = layers_per_stage(num_layers, ranks, chunks, config.pipeline_layout)
-    if counts is None and per_stage is None:
-        raise unsupported(f"{num_layers} layers do not fit {ranks} ranks of {chunks} chunks: change pipelineLayout")
     order = sorted(
         (virtual_stage(place, chunk, ranks, _is_v_shaped(config)), place)
         for place in range(ranks)
         for chunk in range(chunks)
     )
+    if per_stage is None and counts is not None:
+        per_stage = tuple(counts[place] // chunks for _, place in order)
+    if per_stage is None:
+        raise unsupported(f"{num_layers} layers do not fit {ranks} ranks of {chunks} chunks: change pipelineLayout")
     stages, first = [], 0
-    for stage, place in order:
-        layers = per_stage[stage] if per_stage is not None else counts[place] // chunks if counts is not None else 0
+    for (stage, place), layers in zip(order, per_stage, strict=True):
         if place == rank:
             stages.append((stage, list(range(first, first + layers))))
         first += layers
