@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.fault_runs import SMALL, scene
-from tests.support.operator_runs import gpu_node, is_finished
+from tests.support.operator_runs import is_finished
 from tests.support.operator_scene import Gate, Scene
 from tunewright.adapters.kube.client import NODES, PODS
 
@@ -24,8 +24,7 @@ async def trial_on_one_of_two_nodes(
     cluster: ControlPlane, folder: Path, gate: Gate
 ) -> AsyncIterator[tuple[Scene, str, Document]]:
     """Yield a scene with a trial that runs and waits at the gate, its node, and its Pod."""
-    async with scene(cluster, folder, gate) as here, gpu_node(here.client, f"{here.namespace}-b") as other:
-        here.kubelet.kept.add(other)
+    async with scene(cluster, folder, gate) as here, here.kubelet.keeping(f"gpu-{here.namespace}-b"):
         here.apply(**SMALL)
         await here.until_running(1)
         (pod,) = await here.pods()

@@ -5,7 +5,7 @@ The report is a pure function of the request, so that two runs of the same searc
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -85,6 +85,19 @@ class StandInKubelet:
         self._done: set[str] = set()
         self._running: set[str] = set()
         self._ending: dict[str, float] = {}
+        self._registering = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def keeping(self, node: str) -> AsyncIterator[str]:
+        """Keep one node more; gone afterwards, and not registered again by a look that had begun before."""
+        await add_gpu_node(self._client, node)
+        self.kept.add(node)
+        try:
+            yield node
+        finally:
+            async with self._registering:
+                self.kept.discard(node)
+                await self._client.delete(NODES, "", node)
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -94,8 +107,9 @@ class StandInKubelet:
             await asyncio.sleep(0.1)
 
     async def _look(self) -> None:
-        for node in self.kept - self.gone:
-            await add_gpu_node(self._client, node)
+        async with self._registering:
+            for node in self.kept - self.gone:
+                await add_gpu_node(self._client, node)
         for pod in await self._client.list(PODS, self._namespace, labels=labels.OWN_OBJECTS):
             if pod["spec"].get("nodeName") in self.gone:
                 continue
