@@ -4,13 +4,10 @@ Turns a missing extra into an instruction before anything heavy is imported.
 """
 
 import os
-import re
 import sys
 from typing import NoReturn
 
 from tunewright.errors import InvalidInput
-
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def main() -> None:
@@ -22,9 +19,10 @@ def main() -> None:
     prepare_streams()
     try:
         from tunewright.cli.app import app, run_app
+        from tunewright.cli.arguments import Panel
     except ModuleNotFoundError as error:
         _explain_missing(error, "cli")
-    app.command(rich_help_panel="In the cluster")(operator)
+    app.command(rich_help_panel=Panel.CLUSTER)(operator)
     run_app()
 
 
@@ -40,8 +38,10 @@ def operator(namespace: str | None = None) -> None:
 
 def _namespaces(text: str) -> tuple[str, ...]:
     """Read a list of names. An empty one is refused: an unset variable would mean the whole cluster."""
+    from tunewright.cli.arguments import DNS_LABEL
+
     names = tuple(text.split(","))
-    wrong = [name for name in names if not _NAMESPACE.fullmatch(name)]
+    wrong = [name for name in names if not DNS_LABEL.fullmatch(name)]
     if wrong or len(set(names)) < len(names):
         remedy = "must be names of namespaces, each once, such as team-a,team-b (for the whole cluster leave it out)"
         raise InvalidInput.of("--namespace", text, remedy)

@@ -10,7 +10,7 @@ import typer
 
 from tunewright.errors import InvalidInput
 
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Panel(StrEnum):
@@ -51,6 +51,6 @@ LedgerFile = Annotated[
 def namespace_and_name(text: str) -> tuple[str, str]:
     """Split NAMESPACE/NAME; raise `InvalidInput` where either is missing, or no name in Kubernetes."""
     namespace, _, name = text.partition("/")
-    if not (_DNS_LABEL.fullmatch(namespace) and _DNS_LABEL.fullmatch(name)):
+    if not (DNS_LABEL.fullmatch(namespace) and DNS_LABEL.fullmatch(name)):
         raise InvalidInput.of("NAMESPACE/NAME", text, "must be a namespace and a name, such as default/quickstart")
     return namespace, name

@@ -12,13 +12,13 @@ from tunewright.cli.console import output, print_json
 from tunewright.cli.loading import load
 from tunewright.cli.tables import candidates_table, node_table, parts_table
 from tunewright.domain.axes import describe
+from tunewright.domain.hardware import MOST_NODES
 from tunewright.domain.value import whole_number
 from tunewright.errors import InvalidInput
 from tunewright.planner.forecast import Forecast, forecast
 from tunewright.search.space import Space, build_space
 from tunewright.units import format_seconds
 
-_MOST_NODES = 16_384
 _MOST_PLANS = 64
 
 
@@ -141,9 +141,9 @@ def _print_side_by_side(plans: list[Plan], *, json_output: bool, top: int) -> No
 
 def _counts(text: str) -> list[int]:
     parts = text.split(",")[: _MOST_PLANS + 1]
-    counts = [count for part in parts if (count := whole_number(part, least=1, most=_MOST_NODES)) is not None]
+    counts = [count for part in parts if (count := whole_number(part, least=1, most=MOST_NODES)) is not None]
     if len(counts) != len(parts) or len(counts) > _MOST_PLANS:
-        remedy = f"must be at most {_MOST_PLANS} node counts from 1 to {_MOST_NODES}, such as 4,8,16"
+        remedy = f"must be at most {_MOST_PLANS} node counts from 1 to {MOST_NODES}, such as 4,8,16"
         raise InvalidInput.of("--nodes", text, remedy)
     refuse_twice("--nodes", counts)
     return counts

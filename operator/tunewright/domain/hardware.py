@@ -7,6 +7,8 @@ from pydantic import Field
 from tunewright.domain.training_config import Precision
 from tunewright.domain.value import Value
 
+MOST_NODES, MOST_GPUS_PER_NODE = 16_384, 256
+
 Vendor = Literal["amd", "nvidia", "cpu"]
 
 
@@ -71,8 +73,8 @@ class Network(Value):
 class Cluster(Value):
     """Homogeneous nodes of one accelerator over one network."""
 
-    nodes: int = Field(ge=1, le=16384)
-    gpus_per_node: int = Field(ge=1, le=256)
+    nodes: int = Field(ge=1, le=MOST_NODES)
+    gpus_per_node: int = Field(ge=1, le=MOST_GPUS_PER_NODE)
     accelerator: Accelerator
     network: Network
 

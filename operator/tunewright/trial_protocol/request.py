@@ -4,6 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from tunewright.domain.hardware import MOST_GPUS_PER_NODE, MOST_NODES
+from tunewright.domain.model_architecture import MOST_LAYERS
 from tunewright.domain.problem import TuningProblem
 from tunewright.domain.training_config import TrainingConfig
 from tunewright.domain.value import MOST_TYPED, Value
@@ -16,8 +18,6 @@ from tunewright.trial_protocol.identity import (
 )
 from tunewright.trial_protocol.report import MAX_SECONDS
 
-MOST_NODES, MOST_PROCESSES_PER_NODE, MOST_LAYERS = 16_384, 256, 4096
-"""As many as a cluster and a model may have."""
 MOST_STEPS = 10**6
 
 LayerCount = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
@@ -43,7 +43,7 @@ class TrialRequest(Value):
     config: TrainingConfig
     device: ExpectedDevice
     nodes: int = Field(1, ge=1, le=MOST_NODES, description="Nodes of this trial: 1 for a profile.")
-    processes_per_node: int = Field(1, ge=1, le=MOST_PROCESSES_PER_NODE)
+    processes_per_node: int = Field(1, ge=1, le=MOST_GPUS_PER_NODE)
     depths: tuple[LayerCount, LayerCount] = Field(
         (1, 2), description="Layer counts of a profile: slope and fixed part separate."
     )

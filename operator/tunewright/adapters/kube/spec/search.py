@@ -15,6 +15,7 @@ from tunewright.adapters.kube.spec.base import (
     unique_by,
     validated,
 )
+from tunewright.domain.hardware import MOST_NODES
 from tunewright.domain.value import Value
 
 OWN_KEY = "apiBase needs apiKeySecretRef: the operator's own key is never sent to another endpoint"
@@ -102,7 +103,7 @@ class ValidationSpec(Value):
 
     top_k: int = Field(3, ge=0, le=50, description="Best projections that are measured.")
     include_baseline: bool = Field(True, description="Measure the baseline too: without it there is no measured gain.")
-    nodes: int | None = Field(None, ge=1, le=16384, description="Default: the nodes of the cluster.")
+    nodes: int | None = Field(None, ge=1, le=MOST_NODES, description="Default: the nodes of the cluster.")
     steps: int = Field(10, ge=1, le=64, description="Timed optimizer steps.")
     repeats: int = Field(2, ge=1, le=20, description="Runs of the fastest in all; of the others one.")
     early_stop: bool = Field(

@@ -3,6 +3,7 @@
 from pydantic import ConfigDict, Field, model_validator
 
 from tunewright.adapters.kube.spec.base import KeyRef, PresetName, rule, validated
+from tunewright.domain.hardware import MOST_GPUS_PER_NODE, MOST_NODES
 from tunewright.domain.model_architecture import ModelArchitecture
 from tunewright.domain.problem import Backend
 from tunewright.domain.training_config import Precision
@@ -62,7 +63,9 @@ class ClusterSpec(Value):
             rule("self == oldSelf", message="is immutable: create a TuningRun with another name")
         )
     )
-    nodes: int = Field(ge=1, le=16384, description="Nodes of the training job.")
-    gpus_per_node: int = Field(8, ge=1, le=256, description="Accelerators of a node; trials take whole nodes.")
+    nodes: int = Field(ge=1, le=MOST_NODES, description="Nodes of the training job.")
+    gpus_per_node: int = Field(
+        8, ge=1, le=MOST_GPUS_PER_NODE, description="Accelerators of a node; trials take whole nodes."
+    )
     accelerator: PresetRef
     network: PresetRef | None = Field(None, description="Default: the catalog's network for this accelerator.")
