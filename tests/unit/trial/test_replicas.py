@@ -16,8 +16,8 @@ from tunewright_trial.failures import TrialFailure
 from tunewright_trial.measure import measure
 from tunewright_trial.place import Place
 
-torch.set_num_threads(1)
 child = os.fork()
+torch.set_num_threads(1)  # in both: a pool of threads from before the fork may abort the child
 rank = int(child == 0)
 request = make_request("measure", world=2, optimizer="replicated", request={"seed": rank})
 try:
