@@ -29,10 +29,11 @@ from tunewright_trial.diagnostics import VARIABLE, Diagnostics, folder_of, node_
 from tunewright_trial.failures import classify
 from tunewright_trial.gathering import gather
 from tunewright_trial.host_memory import check_shared_memory
+from tunewright_trial.interruptions import ignore_interruptions, interruptible, release_interruptions
 from tunewright_trial.launched import primus
 from tunewright_trial.log import open_streams, say
 from tunewright_trial.report_file import write_report
-from tunewright_trial.supervisor import Finding, ignore_interruptions, interruptible, places, supervise, worst
+from tunewright_trial.supervisor import Finding, places, supervise, worst
 
 EXIT_RESULT = 0
 EXIT_BAD_REQUEST = 2
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     open_streams()
     options = _parser().parse_args(arguments)
     if options.probe:
+        release_interruptions()
         from tunewright_trial.probe import probe  # imports torch, which nothing else here does
 
         print(json.dumps(probe(), sort_keys=True))

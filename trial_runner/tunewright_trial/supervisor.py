@@ -9,13 +9,11 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from types import FrameType
 
 from tunewright.trial_protocol.codec import encode_request
 from tunewright.trial_protocol.report import FailureClass
@@ -28,7 +26,6 @@ from tunewright_trial.log import STANDARD_INPUT
 from tunewright_trial.place import Place
 from tunewright_trial.progress import progress_of
 
-INTERRUPTIONS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GRACE_SECONDS = 3.0
 """After the first failure, how long the other ranks may still say what happened to them."""
 
@@ -206,31 +203,3 @@ def worst(findings: Sequence[Finding]) -> tuple[int, Finding] | None:
     failed = [(rank, finding) for rank, finding in enumerate(findings) if finding.failure]
     causes = [entry for entry in failed if entry[1].failure != "RcclFailure"]
     return next(iter(causes or failed), None)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Turn what asks this process to end inside the block into a `TrialFailure`, so that even then a report is written.
-
-    What the process was started to ignore, as under nohup, stays ignored.
-    """
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        ignore_interruptions()
-        raise TrialFailure("Preempted", f"interrupted by {signal.Signals(number).name}")
-
-    before = {number: signal.getsignal(number) for number in INTERRUPTIONS}
-    heard = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
-    for number in heard:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in heard.items():
-            signal.signal(number, handler)
-
-
-def ignore_interruptions() -> None:
-    """Let nothing but SIGKILL end this process from here on: it is about to end, and has a report to write."""
-    for number in INTERRUPTIONS:
-        signal.signal(number, signal.SIG_IGN)

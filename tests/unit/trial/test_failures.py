@@ -10,7 +10,8 @@ from tests.unit.trial.requests import make_request
 from tunewright.trial_protocol.report import FailureClass
 from tunewright_trial.entry import outcome_of
 from tunewright_trial.failures import TrialFailure, classify, unsupported
-from tunewright_trial.supervisor import Finding, _death, interruptible, worst
+from tunewright_trial.interruptions import interruptible
+from tunewright_trial.supervisor import Finding, _death, worst
 
 
 def wrapped(cause: Exception) -> Exception:

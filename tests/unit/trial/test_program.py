@@ -265,6 +265,26 @@ def test_sigterm_leaves_a_report_and_no_process(tmp_path: Path) -> None:
     assert survivors(family) == []
 
 
+def test_sigterm_during_the_imports_leaves_a_report(tmp_path: Path) -> None:
+    """It comes when the entry is imported: long before anything can answer it."""
+    request = make_request()
+    (tmp_path / "request.json").write_text(encode_request(request))
+    (tmp_path / "interrupted.py").write_text(
+        "import os, runpy, signal, sys\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'tunewright_trial.entry':\n"
+        "            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+        "runpy.run_module('tunewright_trial', run_name='__main__')\n"
+    )
+    arguments = ["interrupted.py", "--request", "request.json", "--report", "report.json"]
+    done = subprocess.run([sys.executable, *arguments], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    report = decode_report((tmp_path / "report.json").read_text(), request.identity)
+    assert (report.failure, report.message) == ("Preempted", "interrupted by SIGTERM")
+
+
 def test_the_end_of_standard_input_ends_everything(tmp_path: Path) -> None:
     process, request = start_endless(tmp_path)
     family = descendants(process.pid)
