@@ -15,6 +15,7 @@ from tunewright.adapters.kube import labels
 from tunewright.adapters.kube.spec.tuning_run import GROUP, KIND, PLURAL, VERSION
 from tunewright.controller import logs
 from tunewright.controller.loop import OperatorLoop
+from tunewright.controller.no_memory import NoDiffs, NoProgress
 from tunewright.controller.settings import OperatorSettings
 from tunewright.errors import TuningError
 
@@ -109,8 +110,8 @@ def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
     settings.posting.reporting_component = "tunewright.dev/operator"
     settings.posting.event_name_prefix = "tunewright-"
     settings.persistence.finalizer = f"{GROUP}/finalizer"
-    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f"kopf.{GROUP}")
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=f"kopf.{GROUP}")
+    settings.persistence.progress_storage = NoProgress()
+    settings.persistence.diffbase_storage = NoDiffs()
     settings.execution.max_workers = 4
     # Of no use here, where a handler only adds a key: a limit lets the objects beyond it wait until others were idle.
     settings.queueing.worker_limit = None
