@@ -4,7 +4,6 @@ Made by `wiring`, kept by `reconcile` between passes only to save work: all of i
 """
 
 import asyncio
-import gc
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,11 +31,6 @@ from tunewright.trial_protocol.report import RETRIED_FAILURES
 _log = logging.getLogger(__name__)
 _one_page = asyncio.Semaphore(1)
 """Drawing takes a core for a second: many runs that end together draw one after the other."""
-_MANY_TRIALS = 500
-"""What is read of so many stays as long as their run; to look through it for garbage holds the loop up for 0.1 ms each.
-
-Nothing of a run is in a cycle once it is closed: it goes without the garbage collector.
-"""
 _NODE_FAULTS = RETRIED_FAILURES - {"Preempted"}
 """After these another node is tried: preemption says nothing about the node."""
 
@@ -124,8 +118,6 @@ class LiveRun:
         if self._summed is None or self._summed[0] != self.ledger.digest:
             told, seen = self.ledger.digest, await self.handle.snapshot()
             summary = await asyncio.to_thread(summarise, seen.problem, seen.settings, seen.space, seen.state)
-            if self._summed is None:
-                spare_collector(seen.state)
             self._summed = told, summary
         return self._summed[1]
 
@@ -192,12 +184,6 @@ class LiveRun:
         """A run keeps the image that it started with: the operator's default may change under it."""
         recorded = self.handle.state.header
         return (recorded.image if recorded else "") or accepted.pod_options.image
-
-
-def spare_collector(state: RunState) -> None:
-    """Take what is known of a long run out of the garbage collector's sight."""
-    if len(state.trials) > _MANY_TRIALS:
-        gc.freeze()
 
 
 def faulty_nodes(state: RunState, trial: str) -> frozenset[str]:

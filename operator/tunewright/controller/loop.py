@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 
 from tunewright.adapters.kube.client import Document, KubeClient, connected
 from tunewright.adapters.kube.rights import check_rights, is_served
+from tunewright.controller.collector import Collector
 from tunewright.controller.reconcile import Reconciler
 from tunewright.controller.settings import OperatorSettings
 from tunewright.controller.telemetry import Telemetry
@@ -39,14 +40,16 @@ class OperatorLoop:
         """Connect and start all tasks."""
         telemetry = self.telemetry
         _share_the_interpreter()
-        client = await self._stack.enter_async_context(connected(observe=telemetry.metrics.count_request))
+        client = await self._stack.enter_async_context(
+            connected(observe=telemetry.metrics.count_request, heeds_environment=False)
+        )
         wiring = Wiring(client, self._settings, os.environ, metrics=telemetry.metrics)
         reconciler = self._reconciler = Reconciler(client, wiring, wake=self.queue.add)
         self._stack.push_async_callback(reconciler.close)
         self._stack.enter_context(telemetry.serving())
         await self._until_usable(client)
         workers = [self.queue.work(telemetry.observed(reconciler)) for _ in range(self._settings.workers)]
-        forever = [*workers, self._beat(), self._resync(reconciler), telemetry.metrics.measure_lag()]
+        forever = [*workers, self._beat(), self._resync(reconciler), telemetry.metrics.measure_lag(), Collector().run()]
         self._tasks = [asyncio.create_task(work) for work in forever]
         for task in self._tasks:
             task.add_done_callback(self._ended)

@@ -4,7 +4,6 @@ Each server answers from a thread of its own, so that a busy event loop cannot s
 """
 
 import asyncio
-import gc
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,7 +66,6 @@ class Telemetry:
                 await in_daemon_thread(runtime.load, "advisor-import")
             except Exception as error:  # whatever the libraries stumble over: each question meets it again and says so
                 _log.error("the LLM of the operator cannot be used: %s: %s", type(error).__name__, error)
-        gc.freeze()  # modules stay: a collection that goes through all of LiteLLM holds the loop up for half a second
 
     async def _is_indexed(self, client: KubeClient) -> bool:
         """Compare what there is with what the watch has shown; after a while in vain, look at what there is anew."""

@@ -18,7 +18,7 @@ from tunewright.adapters.kube.trials import KubeTrials
 from tunewright.adapters.ledger.lines import decode_lines
 from tunewright.adapters.trials.warm_start import WarmStartTrials
 from tunewright.controller.counted_run import CountedRun
-from tunewright.controller.live_run import LiveRun, spare_collector
+from tunewright.controller.live_run import LiveRun
 from tunewright.controller.llm_advisor import SecretKeyAdvisor
 from tunewright.controller.llm_allowance import NamespaceAllowance
 from tunewright.controller.metrics import OperatorMetrics
@@ -77,7 +77,6 @@ class Wiring:
             handle.trials = WarmStartTrials(warm_start.records, trials)
             header = header.model_copy(update={"warm_start_of": warm_start.digest})
         await handle.open(header)
-        spare_collector(handle.state)
         return live
 
     async def _warm_start(

@@ -218,16 +218,22 @@ def _refusal(status: int, message: str) -> ClusterError:
 
 
 @contextlib.asynccontextmanager
-async def connected(kubeconfig: str | None = None, observe: Observe = lambda *_: None) -> AsyncIterator[KubeClient]:
-    """Log in with `kubeconfig`, else the Pod's service account, else the usual kubeconfig; raise `ClusterError`."""
-    async with await _api(kubeconfig) as api:
+async def connected(
+    kubeconfig: str | None = None, observe: Observe = lambda *_: None, *, heeds_environment: bool = True
+) -> AsyncIterator[KubeClient]:
+    """Log in with `kubeconfig`, else the Pod's service account, else the usual kubeconfig; raise `ClusterError`.
+
+    An operator does without proxies and ~/.netrc from the environment, as kopf does: before every request aiohttp would
+    read that file in one of the threads that plan, and wait until one is free.
+    """
+    async with await _api(kubeconfig, heeds_environment) as api:
         yield KubeClient(api, observe)
 
 
-async def _api(kubeconfig: str | None) -> Any:  # noqa: ANN401 - the client has no types
+async def _api(kubeconfig: str | None, heeds_environment: bool) -> Any:  # noqa: ANN401 - the client has no types
     """Return the client, logged in. The library raises whatever a file that is no kubeconfig makes it stumble over."""
     logging.getLogger(kubernetes_config.kube_config.__name__).setLevel(logging.ERROR)  # we say it ourselves
-    configuration = kubernetes_client.Configuration()
+    configuration = kubernetes_client.Configuration(client_session_kwargs={"trust_env": heeds_environment})
     try:
         await _log_in(configuration, kubeconfig)
         return kubernetes_client.ApiClient(configuration)
