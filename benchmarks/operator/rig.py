@@ -1,8 +1,13 @@
-"""A control plane, an operator and kubelets, each a process of its own, for one scenario. Gone when the block ends."""
+"""A control plane, an operator and kubelets, each a process of its own, for one scenario. Gone when the block ends.
+
+The operator has one core to itself, where there are two: the API server, etcd and the kubelets, which run on other
+machines in a cluster, would have it wait.
+"""
 
 import asyncio
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -39,6 +44,9 @@ class Rig:
     operator: OperatorProcess
     metrics_port: int
     folder: Path
+    cores: set[int]
+    """On which the operator runs."""
+
     peak_bytes: float = 0.0
 
     def scrape(self) -> Scrape:
@@ -62,6 +70,7 @@ class Rig:
         """Start the operator and return after how many seconds it said that it is ready."""
         began = time.perf_counter()
         self.operator.start()
+        os.sched_setaffinity(self.operator.pid, self.cores)
         await self.until(lambda: _answers(self.operator.probe_port))
         return time.perf_counter() - began
 
@@ -106,11 +115,21 @@ class Rig:
         with _process("benchmarks.operator.kubelet", *words):
             yield ends
 
+    @contextmanager
+    def bare_loop(self) -> Iterator[list[float]]:
+        """Sample a bare loop's lags on the operator's core; they are there when the block has ended."""
+        lags: list[float] = []
+        with _process("benchmarks.operator.bare_loop", pipes=True) as process:
+            os.sched_setaffinity(process.pid, self.cores)
+            yield lags
+            output, _ = process.communicate(b"")
+            lags.extend(json.loads(output))
+
 
 @asynccontextmanager
 async def rig(*, audit: bool = False, variables: Mapping[str, str] | None = None) -> AsyncIterator[Rig]:
     """Start a control plane with the CRD; the operator is started by `ready`."""
-    with ControlPlane(audit=audit) as cluster:
+    with _core_left() as cores, ControlPlane(audit=audit) as cluster:
         install_crd(cluster)
         (port,) = free_ports(1)
         folder = cluster.workspace.make("bench")
@@ -118,20 +137,22 @@ async def rig(*, audit: bool = False, variables: Mapping[str, str] | None = None
         operator = OperatorProcess(cluster, NAMESPACE, folder / "operator.log", variables=own)
         async with kube_client(cluster) as client:
             try:
-                yield Rig(cluster, client, operator, port, folder)
+                yield Rig(cluster, client, operator, port, folder, cores)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     operator.kill()
 
 
 @contextmanager
-def bare_loop() -> Iterator[list[float]]:
-    """Sample a bare loop's lags beside what goes on in the block; they are there when it has ended."""
-    lags: list[float] = []
-    with _process("benchmarks.operator.bare_loop", pipes=True) as process:
-        yield lags
-        output, _ = process.communicate(b"")
-        lags.extend(json.loads(output))
+def _core_left() -> Iterator[set[int]]:
+    """Keep this process, and what it starts, off one core, which is the operator's; share the only one."""
+    cores = os.sched_getaffinity(0)
+    own = {max(cores)}
+    os.sched_setaffinity(0, cores - own or cores)
+    try:
+        yield own
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 @contextmanager

@@ -64,6 +64,12 @@ class OperatorProcess:
         return self._end(signal.SIGTERM)
 
     @property
+    def pid(self) -> int:
+        """Number of the process that was started last."""
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         """Whether the process lives."""
         return self._process is not None and self._process.poll() is None
