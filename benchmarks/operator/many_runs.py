@@ -32,21 +32,22 @@ async def many_runs(scale: float) -> list[Figure]:
                 runs = await here.create([small_run(f"run-{n}", parallelTrials=PARALLEL) for n in range(count)])
                 await here.finished(count)
                 done = here.scrape().since(before)
-            slowest, trials = await _slowest(here, runs, ends_in(ends))
-    return _figures(count, trials, done, bare, slowest, idle, here.peak_bytes)
+            delays = await _delays(here, runs, ends_in(ends))
+    return _figures(count, delays, done, bare, idle, here.peak_bytes)
 
 
-async def _slowest(here: Rig, runs: list[RunReference], ends: dict[str, float]) -> tuple[float, int]:
+async def _delays(here: Rig, runs: list[RunReference], ends: dict[str, float]) -> list[float]:
     delays: list[float] = []
     for run in runs:
         records = await ledger_of(here.client, run)
         delays += decision_delays(recorded_ends(records), jobs_of(records, run), ends)
-    return max(delays, default=math.nan), len(delays)
+    return delays
 
 
 def _figures(
-    count: int, trials: int, done: Scrape, bare: list[float], slowest: float, idle: float, peak: float
+    count: int, delays: list[float], done: Scrape, bare: list[float], idle: float, peak: float
 ) -> list[Figure]:
+    trials = len(delays)
     lag = bucket_quantile(done.buckets("tunewright_event_loop_lag_seconds"), 0.99)
     requests = done.total("tunewright_api_requests_total")
     said = f"{count} runs, {trials} trials"
@@ -56,7 +57,10 @@ def _figures(
         Figure(
             NAME, "operator RSS, largest seen", peak / MEBIBYTE, "MiB", 512, f"idle with LiteLLM {idle / MEBIBYTE:.0f}"
         ),
-        Figure(NAME, "slowest decision delay", slowest, "s", 2, "from a Pod's end to its line in the ledger"),
+        Figure(
+            NAME, "slowest decision delay", max(delays, default=math.nan), "s", 2, "Pod's end to its line in the ledger"
+        ),
+        Figure(NAME, "decision delay, p95", quantile(delays, 0.95), "s"),
         Figure(
             NAME, "reconcile, p99", 1000 * bucket_quantile(done.buckets("tunewright_reconcile_seconds"), 0.99), "ms"
         ),
