@@ -1,4 +1,6 @@
-"""Times one tensor-split MLP by this project's functions and by DTensor: the figures of docs/adr/0009.
+"""Times one tensor-split MLP by this project's functions, by DTensor, and with DTensor for the moves alone.
+
+The figures of docs/adr/0009.
 
 `python -m benchmarks.tensor_split`. Two gloo processes with the sequence split between them, and one process alone,
 where nothing is sent and what differs is the host's time. Shapes are those of the quickstart's model and of a layer
@@ -15,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -50,6 +52,22 @@ class PlainMlp(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Apply the MLP."""
         result: torch.Tensor = self.down(functional.silu(self.gate(tokens)) * self.up(tokens))
+        return result
+
+
+class MovedMlp(PlainMlp):
+    """A rank's part of it on plain tensors, its tokens gathered and its sums scattered by DTensor."""
+
+    def __init__(self, hidden: int, width: int, ranks: int) -> None:
+        super().__init__(hidden, width // ranks)
+        self.mesh = DeviceMesh("cpu", list(range(ranks)))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Apply the MLP."""
+        part = DTensor.from_local(tokens, self.mesh, (Shard(0),), run_check=False)
+        whole = part.redistribute(placements=(Replicate(),)).to_local(grad_placements=(Partial(),))
+        sums = DTensor.from_local(super().forward(whole), self.mesh, (Partial(),), run_check=False)
+        result: torch.Tensor = sums.redistribute(placements=(Shard(0),)).to_local()
         return result
 
 
@@ -88,11 +106,15 @@ def seconds_of(mlp: nn.Module, hidden: torch.Tensor) -> tuple[float, float]:
 
 
 def compare(place: Place, name: str, model: ModelArchitecture) -> None:
-    """Time both on every rank, in turn, and print the first rank's medians."""
+    """Time all on every rank, in turn, and print the first rank's medians."""
     torch.set_num_threads(1)
     with joined(place, CPU):
         hidden = torch.randn((TOKENS // place.world, 1, model.hidden_size), requires_grad=True)
-        modules = {"functions": ours(model, place.world, place.rank), "DTensor": by_dtensor(model, place.world)}
+        modules = {
+            "functions": ours(model, place.world, place.rank),
+            "DTensor": by_dtensor(model, place.world),
+            "DTensor for the moves": MovedMlp(model.hidden_size, model.ffn_hidden_size, place.world),
+        }
         initialise([modules["functions"]], 0)
         found: dict[str, list[tuple[float, float]]] = {label: [] for label in modules}
         for _ in range(ROUNDS):
@@ -105,7 +127,7 @@ def compare(place: Place, name: str, model: ModelArchitecture) -> None:
 
 
 def main() -> None:
-    """Compare both on one rank and on two."""
+    """Compare them on one rank and on two."""
     small = shipped_catalog().model("tiny-quickstart")
     large = small.model_copy(update={"hidden_size": 1024, "ffn_hidden_size": 3072})
     context = multiprocessing.get_context("fork")
