@@ -63,14 +63,16 @@ def request_of(pod: dict[str, Any]) -> TrialRequest:
 
 
 class StandInKubelet:
-    """Finishes every trial Pod of a namespace, and keeps its node ready. `seen` counts the Pods of each Job.
+    """Finishes every trial Pod of a namespace, and keeps its node ready. `seen` counts the Jobs of each name.
 
-    `nodes` says where each Job's Pod was. `kept` are the nodes that it keeps ready; on `gone` ones nothing happens any
-    more. A Pod among `never_confirms` holds its node after it was told to end.
+    A second Pod of one Job is Kubernetes' own: it makes one where an API server ends before it has answered to the
+    first. `nodes` says where each Job's Pod was. `kept` are the nodes that it keeps ready; on `gone` ones nothing
+    happens any more. A Pod among `never_confirms` holds its node after it was told to end.
     """
 
     def __init__(self, client: KubeClient, namespace: str, answers: Answer = answer, node: str = "") -> None:
         self.seen: dict[str, int] = {}
+        self._jobs: set[tuple[str, str]] = set()
         self.nodes: dict[str, str] = {}
         self.kept = {node} if node else set()
         self.gone: set[str] = set()
@@ -156,7 +158,8 @@ class StandInKubelet:
         uid = pod["metadata"]["uid"]
         job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
         if uid not in self._running:
-            self.seen[job] = self.seen.get(job, 0) + 1
+            self._jobs.add((job, pod["metadata"]["labels"]["batch.kubernetes.io/controller-uid"]))
+            self.seen[job] = sum(name == job for name, _ in self._jobs)
             self.nodes[job] = pod["spec"].get("nodeName", "")
         elif message is None:
             return
