@@ -71,8 +71,8 @@ class StandInKubelet:
     """
 
     def __init__(self, client: KubeClient, namespace: str, answers: Answer = answer, node: str = "") -> None:
-        self.seen: dict[str, int] = {}
-        self._jobs: set[tuple[str, str]] = set()
+        self._jobs: dict[str, set[str]] = {}
+        """The Jobs of each name that had a Pod, by their UIDs."""
         self.nodes: dict[str, str] = {}
         self.kept = {node} if node else set()
         self.gone: set[str] = set()
@@ -88,6 +88,11 @@ class StandInKubelet:
         self._running: set[str] = set()
         self._ending: dict[str, float] = {}
         self._registering = asyncio.Lock()
+
+    @property
+    def seen(self) -> dict[str, int]:
+        """How many Jobs of each name had a Pod."""
+        return {name: len(uids) for name, uids in self._jobs.items()}
 
     @contextlib.asynccontextmanager
     async def keeping(self, node: str) -> AsyncIterator[str]:
@@ -158,8 +163,7 @@ class StandInKubelet:
         uid = pod["metadata"]["uid"]
         job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
         if uid not in self._running:
-            self._jobs.add((job, pod["metadata"]["labels"]["batch.kubernetes.io/controller-uid"]))
-            self.seen[job] = sum(name == job for name, _ in self._jobs)
+            self._jobs.setdefault(job, set()).add(pod["metadata"]["labels"]["batch.kubernetes.io/controller-uid"])
             self.nodes[job] = pod["spec"].get("nodeName", "")
         elif message is None:
             return

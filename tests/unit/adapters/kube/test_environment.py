@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import yaml
 
+from tests.support.cluster.kubeconfig import write_kubeconfig
 from tunewright.adapters.kube.client import TUNING_RUNS, connected
 
 HEARD: list[str | None] = []
@@ -32,14 +32,7 @@ def kubeconfig(tmp_path: Path) -> Iterator[str]:
     """A cluster that asks for nothing and says what it was offered."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    document = {
-        "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
-        "users": [{"name": "me", "user": {}}],
-        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
-        "current-context": "here",
-    }
-    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(document))
-    yield str(tmp_path / "kubeconfig")
+    yield str(write_kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{server.server_port}", b"", ""))
     server.shutdown()
     server.server_close()
 
